@@ -52,7 +52,7 @@ from pairs import in_turns, ratios
 HERE = Path(__file__).parent
 COMMITTED = ("src", "tests", "pyproject.toml", "benchmarks/*.py")
 # The machine has all other dependencies but zstandard, which is loaded for .zst files alone.
-LACKING = ("pydantic", "tyro")
+LACKING = ("pydantic",)
 PYTHON = "3.12"
 PEER = "transformers compiled"
 SHAPE = ("30522", "0.1")  # vocabulary, dropout

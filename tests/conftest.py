@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from tyro._parsers import ParserSpecification
 
 from electrify.cores import wait_briefly
 from electrify.progress import show_progress
@@ -54,22 +53,6 @@ Processes = workers.Processes
 workers.Processes = lambda count, start, argument: (  # type: ignore[assignment, misc]
     OneThread(start, argument) if count == 1 else Processes(count, start, argument)
 )
-
-# tyro makes its parser anew for each command line, a quarter of a short run. A process of a user
-# parses once.
-make_parser, parsers = ParserSpecification.from_callable_or_type, dict[Any, Any]()
-
-
-def remembered(verb: Any, *given: Any, **how: Any) -> ParserSpecification:
-    if how.get("intern_prefix") or how.get("parent_classes"):  # a part of a parser
-        return make_parser(verb, *given, **how)
-    key = verb, repr((given, how))
-    if key not in parsers:
-        parsers[key] = make_parser(verb, *given, **how)
-    return parsers[key]
-
-
-ParserSpecification.from_callable_or_type = remembered  # type: ignore[method-assign]
 
 # Runs of the tests measure the machine once, together, and leave the user's cache alone.
 os.environ["ELECTRIFY_CACHE"] = str(Path(tempfile.gettempdir()) / "electrify-tests-cache")

@@ -210,29 +210,22 @@ def test_a_frozen_network_has_no_backward_pass() -> None:
 
 def test_the_paper_has_its_own_share_of_output_softmaxes() -> None:
     head = built("bert-tiny").discriminator.head
-    on = {
-        share: passes_flops([Pass(head, share, True)], row_length=32, convention="paper")
-        for share in (0.1, 0.4, 1.0)
-    }
-    assert on[0.1] == on[0.4] == CHOSEN * on[1.0]
-    exact = {
-        share: passes_flops([Pass(head, share, True)], row_length=32, convention="hardware")
-        for share in (0.1, 0.4)
-    }
-    assert exact[0.4] == pytest.approx(4 * exact[0.1])
+
+    def cost(share: float, convention: Convention) -> float:
+        return passes_flops([Pass(head, share, True)], row_length=32, convention=convention)
+
+    assert cost(0.1, "paper") == cost(0.4, "paper") == CHOSEN * cost(1.0, "paper")
+    assert cost(0.4, "hardware") == pytest.approx(4 * cost(0.1, "hardware"))
 
 
-EQUAL = ["bert-base", "all-tokens-mlm-base-equal-flops", "electric-base-equal-flops"]
-
-
-@pytest.mark.parametrize("name", EQUAL)
+@pytest.mark.parametrize(
+    "name", ["bert-base", "all-tokens-mlm-base-equal-flops", "electric-base-equal-flops"]
+)
 def test_recipes_of_equal_flops(name: str) -> None:
     """By the convention that the paper's own step counts follow."""
-    costs = [
-        recipe_flops(load(n), vocab_size=30522, convention="paper").train
-        for n in (name, "electra-base")
-    ]
-    assert costs[0] == pytest.approx(costs[1], rel=5e-3)
+    recipes = (load(name), load("electra-base"))
+    one, other = (recipe_flops(r, vocab_size=30522, convention="paper").train for r in recipes)
+    assert one == pytest.approx(other, rel=5e-3)
 
 
 def test_a_disentangled_table_is_one_table() -> None:
@@ -257,32 +250,17 @@ def test_two_stages_pay_for_the_first() -> None:
     assert both.step == alone.step
 
 
-def lines(capsys: pytest.CaptureFixture[str], *words: str) -> list[list[str]]:
-    """The table that `electrify flops WORDS` prints, in cells."""
-    assert main(["flops", *words]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    table = out.splitlines()
-    if "--published" not in words:
-        said = table.pop()
-        paper = "paper" in words
-        assert said.startswith(f"convention {'paper' if paper else 'hardware'}, vocabulary of ")
-        assert ("compare counts by --convention hardware" in said) == paper
-    assert len({len(line) for line in table}) == 1, "not aligned"
-    return [line.split() for line in table]
-
-
 def test_table_of_recipes(capsys: pytest.CaptureFixture[str]) -> None:
-    head, bert, electra = lines(
-        capsys, "bert-small", "electra-small", "--equal-to", "electra-small", *PAPER[:2]
-    )
-    assert " ".join(head).endswith("steps steps for electra-small's FLOPs")
-    said = "bert-small 13,483,008 128 128 5.97e7 9.78e11 3.66e9 1.42e18 1,450,000 1,322,250"
-    assert bert == said.split()
-    assert electra[-3:] == ["1.29e18", "1,000,000", "1,000,000"]
-    hardware = lines(capsys, "electra-small")[1]
-    assert hardware[-1] == "1,000,000"
-    assert hardware[-2] != "1.29e18"
+    words = ["bert-small", "electra-small", "--equal-to", "electra-small", *PAPER[:2]]
+    assert main(["flops", *words]) == 0
+    head, bert, electra, said = capsys.readouterr().out.splitlines()
+    assert len({len(line) for line in (head, bert, electra)}) == 1, "not aligned"
+    assert head.endswith("steps for electra-small's FLOPs")
+    cells = "bert-small 13,483,008 128 128 5.97e7 9.78e11 3.66e9 1.42e18 1,450,000 1,322,250"
+    assert bert.split() == cells.split()
+    assert electra.split()[-3:] == ["1.29e18", "1,000,000", "1,000,000"]
+    assert said.startswith("convention paper, vocabulary of ")
+    assert "compare counts by --convention hardware" in said
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -196,7 +196,7 @@ def test_init_mistakes(capsys, finished, small_data, tmp_path):
         (small_data, {"init_discriminator": tmp_path / "nowhere"}, "nowhere"),
         (small_data, {"init_generator": small_data}, "no config.json"),
         (other, kept, "knows other words than the corpus"),
-        (small_data, generator | {"recipe": "bert-tiny"}, "is for corruptor generator, not mask"),
+        (small_data, generator | {"recipe": "bert-tiny"}, "needs corruptor generator"),
         (small_data, kept | long, "--seq-length-schedule) exceed the 32 positions of"),
         (small_data, narrow, "cannot share with the encoder what --tie tokens says"),
     ]

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,9 @@ PAGES = [README, *(page for name in FOLDERS for page in sorted((ROOT / name).rgl
 # What was run and measured, with the flags of its day.
 HISTORY = ("results.md", "log.md")
 FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-ENDS = {"|", ">", ">>", "&&", "||", ";", "&", "2>&1"}
+ENDS = r" (?:\|\|?|&&?|;|>>?|2>&1)(?: |$)"
+# A folder of that name comes after something else than assignments (A=b) and -m.
+PROGRAM = re.compile(r"(?:(?:\$ )?(?:\w+=\S+ )*(?:\S*/)?|.* -m )electrify(?= |$)(.*)")
 
 
 def blocks(text: str) -> list[str]:
@@ -32,31 +35,12 @@ def commands(text: str) -> list[list[str]]:
     """The words after `electrify` of every command in the code blocks, however it is started
     (bin/electrify, -m electrify, torchrun)."""
     found = []
-    for block in blocks(text):
-        for line in block.replace("\\\n", " ").splitlines():
-            if "electrify" not in line:
-                continue
-            try:
-                words = shlex.split(line.removeprefix("$ "), comments=True)
-            except ValueError:
-                continue  # an apostrophe: prose or Python, no command
-            while words:
-                stop = next((i for i, w in enumerate(words) if w in ENDS), len(words))
-                command, words = words[:stop], words[stop + 1 :]
-                at = next((i for i, w in enumerate(command) if is_program(command, i)), None)
-                if at is not None:
-                    found.append(command[at + 1 :])
+    for line in "\n".join(blocks(text)).replace("\\\n", " ").splitlines():
+        for part in re.split(ENDS, line):
+            if program := PROGRAM.fullmatch(part.strip()):
+                with suppress(ValueError):  # an apostrophe: prose or Python, no command
+                    found.append(shlex.split(program[1], comments=True))
     return found
-
-
-def is_program(command: list[str], i: int) -> bool:
-    """Whether word i is our program and not a folder of that name: it comes first, after
-    assignments (A=b), or after -m."""
-    word, before = command[i], command[:i]
-    first = all(re.fullmatch(r"\w+=.*", w) for w in before)
-    return (first and word.rsplit("/", 1)[-1] == "electrify") or (
-        bool(before) and before[-1] == "-m" and word == "electrify"
-    )
 
 
 def wrong(words: list[str]) -> str:

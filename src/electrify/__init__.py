@@ -4,8 +4,8 @@
     run = electrify.pretrain(corpus, output_dir="run", recipe="electra-tiny", max_steps=2000)
     tuned = electrify.finetune(run.discriminator, train_file="train.csv", seeds=3)
 
-Each command is a function. A module is imported when one of its names is first asked for, so
-`import electrify` costs nothing.
+Each command is a function of api.py, which is imported when one of its names is first asked for,
+so `import electrify` costs nothing.
 """
 
 from __future__ import annotations
@@ -15,48 +15,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api import (
-        Comparison,
-        Encoder,
-        FineTuned,
-        Prediction,
-        PreparedCorpus,
-        PretrainedRun,
-        Score,
-        compare,
-        detect,
-        embed,
-        evaluate,
-        export,
-        finetune,
-        flops,
-        load,
-        predict,
-        prepare,
-        pretrain,
-        push,
-        recipes,
-        rerank,
-        score,
-    )
-    from .checkup import doctor
-    from .errors import UserError
-    from .progress import show_progress
-    from .recipe import Recipe, override
-    from .recipe import load as load_recipe
+    from .api import *  # noqa: F403
 
 __version__ = "0.1.0.dev0"
 # What it needs of the system: signals, locks of files, folders that are replaced in one step.
 POSIX = "it runs on Linux (macOS is untested). On Windows, install it in WSL"
 
-_HOMES = {
-    "Recipe": "recipe",
-    "UserError": "errors",
-    "doctor": "checkup",
-    "override": "recipe",
-    "show_progress": "progress",
-}
-__all__ = [
+__all__ = [  # noqa: F405
     "Comparison",
     "Encoder",
     "FineTuned",
@@ -94,9 +59,7 @@ def __getattr__(name: str) -> Any:
     if os.name != "posix":
         raise ImportError(f"electrify cannot be used here: {POSIX}")
     import_module(".cores", __name__).wait_briefly()  # before a module loads torch
-    if name == "load_recipe":
-        return import_module(".recipe", __name__).load
-    return getattr(import_module(f".{_HOMES.get(name, 'api')}", __name__), name)
+    return getattr(import_module(".api", __name__), name)
 
 
 def __dir__() -> list[str]:

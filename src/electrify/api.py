@@ -7,7 +7,6 @@ sets of `datasets`.
 
 from __future__ import annotations
 
-import dataclasses
 import glob
 import hashlib
 import json
@@ -18,22 +17,29 @@ import statistics
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from .errors import UserError, nearest, need
+from . import recipe as _recipe
+from .checkup import doctor as doctor
+from .errors import UserError as UserError
+from .errors import nearest, need
 from .progress import show_on_terminals
-from .values import kinds
+from .progress import show_progress as show_progress
+from .recipe import Recipe as Recipe
+from .recipe import override as override
+from .values import Options, kinds
 
 if TYPE_CHECKING:
     from .flop_counts import RecipeFlops
-    from .recipe import Recipe
     from .scoring.rerank import Reranked
 
 show_on_terminals()
+load_recipe = _recipe.load
 Name = str | os.PathLike[str]
+Given = TypeVar("Given", bound=Options)
 TEXT = "text"
 FILE_NAME = re.compile(r"\S+\.[A-Za-z]\w{1,6}(\.(gz|xz|bz2|zst))?")
 """What is a name in a list of names, whether there is such a file or not."""
@@ -42,21 +48,13 @@ FILE_NAME = re.compile(r"\S+\.[A-Za-z]\w{1,6}(\.(gz|xz|bz2|zst))?")
 # ------------------------------------------------------------------ options and data
 
 
-def options(cls: Any, function: str, given: Mapping[str, Any], **fixed: Any) -> Any:
-    """The dataclass of a command's options from keywords. The fields of a dataclass inside it
-    (`settings` of `finetune`) are keywords, too. Raises UserError that names a keyword which the
+def options(
+    cls: type[Given], function: str, given: Mapping[str, Any], fixed: Mapping[str, Any]
+) -> Given:
+    """The options of a command from keywords. Raises UserError that names a keyword which the
     function does not have, or a value that is wrong."""
-    own = {f.name: f for f in dataclasses.fields(cls)}
-    inner = {
-        name: {f.name for f in dataclasses.fields(kind)}
-        for name, kind in kinds(cls).items()
-        if dataclasses.is_dataclass(kind)
-    }
-    known = own.keys() | set().union(*inner.values())
-    must_know(function, given, known)
-    for section, names in inner.items():
-        fixed[section] = kinds(cls)[section](**{n: v for n, v in given.items() if n in names})
-    return cls(**fixed, **{name: value for name, value in given.items() if name in own})
+    must_know(function, given, cls.names())
+    return cls.of({**given, **fixed})
 
 
 def must_know(function: str, given: Iterable[str], known: Collection[str]) -> None:
@@ -98,12 +96,12 @@ def _is_name(one: Any) -> bool:
 
 
 @contextmanager
-def as_file(data: Any, *, columns: Sequence[str]) -> Iterator[str]:
-    """The path of a file: the one that is named, or a temporary one with these rows. Rows that are
-    no mappings are given these columns, as many as they have. Raises UserError, in which these rows
-    are no file."""
-    if isinstance(data, str | os.PathLike):
-        yield os.fspath(data)
+def as_file(data: Any, *columns: str) -> Iterator[Any]:
+    """The path of a file: the one that is named, or a temporary one with these rows; None for None.
+    Rows that are no mappings are given these columns, as many as they have. Raises UserError, in
+    which these rows are no file."""
+    if data is None or isinstance(data, str | os.PathLike):
+        yield data and os.fspath(data)
         return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "examples.jsonl"
@@ -173,10 +171,10 @@ def prepare(
     if is_named(texts):
         one = isinstance(texts, str | os.PathLike)
         names = tuple(os.fspath(name) for name in ([texts] if one else texts))
-        manifest = made(options(PrepareConfig, "prepare", given, inputs=names, **fixed))
+        manifest = made(options(PrepareConfig, "prepare", given, fixed | {"inputs": names}))
     else:
-        with as_file(texts, columns=[given.get("text_column", TEXT)]) as file:
-            manifest = made(options(PrepareConfig, "prepare", given, inputs=(file,), **fixed))
+        with as_file(texts, given.get("text_column", TEXT)) as file:
+            manifest = made(options(PrepareConfig, "prepare", given, fixed | {"inputs": (file,)}))
     counts = manifest.counts
     return PreparedCorpus(
         Path(output_dir), counts["documents"], counts["tokens"], manifest.vocab_size, counts
@@ -245,38 +243,21 @@ def pretrain(
     Raises:
         UserError: For a mistake, with one sentence.
     """
-    from .recipe import SECTION_OF, names, override
-    from .recipe import load as load_recipe
-    from .train.auto import auto
-    from .train.run import pretrain as trained
+    from .train.options import DEFAULT_RECIPE, Pretrain
 
     # Others than fields are for the hint: `resume_from_checkpoint` means resume.
     own = {"data", "recipe", "output_dir", "resume", "train_minutes", "flops"}
-    must_know("pretrain", fields, own | SECTION_OF.keys())
-    swapped = isinstance(data, str) and data in names() and not Path(data).exists()
+    must_know("pretrain", fields, own | _recipe.SECTION_OF.keys())
+    swapped = isinstance(data, str) and data in _recipe.names() and not Path(data).exists()
     need(not swapped, f"{data} is a recipe: pretrain(data, {data!r}, output_dir=...)")
-    need(resume in ("auto", "never", "must"), f"resume is auto, never or must, not {resume!r}")
-    if train_minutes is not None and "max_steps" in fields:
-        raise UserError("train_minutes and max_steps exclude each other")
-    if flops is not None and recipe != "auto":
-        raise UserError("flops is for recipe auto")
     if not isinstance(data, str | os.PathLike):
         folder = Path(output_dir)
         data = prepare(data, output_dir=folder.with_name(f"{folder.name}-data"))
-    if recipe == "auto":
-        budget = {"flops": flops, "minutes": train_minutes}
-        data, config = auto(os.fspath(data), Path(output_dir), fields, **budget)
-    else:
-        base = load_recipe(recipe) if isinstance(recipe, str) else recipe
-        config = override(base, fields)
-    run = trained(
-        os.fspath(data),
-        output_dir=os.fspath(output_dir),
-        recipe=config,
-        resume=resume,
-        train_minutes=train_minutes,
-        given=fields,
-    )
+    given = {"resume": resume, "train_minutes": train_minutes, "flops": flops, **fields}
+    given |= {"data": os.fspath(data), "output_dir": os.fspath(output_dir)}
+    named = isinstance(recipe, str)
+    asked = Pretrain.of({**given, "recipe": recipe if named else DEFAULT_RECIPE})
+    run, _ = (asked if named else replace(asked, fields=recipe)).train()
     return PretrainedRun(
         run.run, run.exported, run.step, run.finished, run.validation, run.tokens, run.seconds
     )
@@ -284,14 +265,7 @@ def pretrain(
 
 def recipes() -> dict[str, dict[str, Any]]:
     """The shipped recipes by name: layers, width, parameters, FLOPs, hours, what was measured."""
-    from .recipe import listing
-
-    (_, *head), *rows = listing()
-    found = {name: dict[str, Any](zip(head, row, strict=True)) for name, *row in rows}
-    for row in found.values():
-        whole = {n: int(row[n].replace(",", "")) for n in ("layers", "width", "parameters")}
-        row |= whole | {"FLOPs": float(row["FLOPs"])}
-    return found
+    return _recipe.listing()
 
 
 # ------------------------------------------------------------------ encoder -> task
@@ -429,14 +403,14 @@ def finetune(
     in_memory = train_file is not None and not isinstance(train_file, str | os.PathLike)
     columns = [given.get("text_column", TEXT), given.get("pair_column", "text_pair")]
     columns.append(given.get("label_column", "label"))
-    with _given(train_file, columns) as train, _given(validation_file, columns) as validation:
+    with as_file(train_file, *columns) as train, as_file(validation_file, *columns) as validation:
         folder = output_dir
         if folder is None and in_memory and train:  # each set of examples has a folder of its own
             digest = hashlib.sha256(Path(train).read_bytes()).hexdigest()[:6]
             folder = f"finetuned/examples-{digest}"
         fixed = {"models": (os.fspath(model),), "output_dir": folder, "task": tasks}
         fixed |= {"train_file": train, "validation_file": validation, "seeds": seeds}
-        asked = options(FinetuneConfig, "finetune", given, **fixed)
+        asked = options(FinetuneConfig, "finetune", given, fixed)
         report = tuned(asked)
     label = report.records[0]["model"]  # baselines come after it
     scores: dict[str, list[float]] = {}
@@ -451,15 +425,6 @@ def finetune(
         report.table(),
         saved[0] if saved else None,
     )
-
-
-@contextmanager
-def _given(data: Any, columns: Sequence[str]) -> Iterator[str | None]:
-    if data is None:
-        yield None
-        return
-    with as_file(data, columns=columns) as file:
-        yield file
 
 
 # ------------------------------------------------------------------ models on texts
@@ -728,19 +693,19 @@ def rerank(
     from .scoring.options import RerankConfig
     from .scoring.rerank import rerank as reranked
 
-    columns = ["hypotheses"]
     plain_lists = isinstance(lists, list) and all(isinstance(one, list | tuple) for one in lists)
     if plain_lists and weight is None and tune_lists is None:
         weight = 1.0
-    with _given(nbest(lists), columns) as file, _given(tune_lists, columns) as tune_file:
+    column = "hypotheses"
+    with as_file(nbest(lists), column) as file, as_file(nbest(tune_lists), column) as tune_file:
         fixed: dict[str, Any] = {"model": os.fspath(model), "file": file, "tune_file": tune_file}
         fixed |= {"weight": weight, "length_bonus": length_bonus}
-        return reranked(options(RerankConfig, "rerank", given, **fixed))
+        return reranked(options(RerankConfig, "rerank", given, fixed))
 
 
 def nbest(lists: Any) -> Any:
-    """N-best lists as mappings, unless they are a file."""
-    if isinstance(lists, str | os.PathLike):
+    """N-best lists as mappings, unless they are a file or None."""
+    if lists is None or isinstance(lists, str | os.PathLike):
         return lists
     return [{"hypotheses": one} if isinstance(one, list | tuple) else one for one in rows_of(lists)]
 
@@ -748,38 +713,25 @@ def nbest(lists: Any) -> Any:
 # ------------------------------------------------------------------ models for others
 
 
-def export(
-    model: Name,
-    output_dir: Name,
-    *,
-    part: str = "discriminator",
-    step: int | None = None,
-    format: Literal["hf", "onnx", "sentence-transformers"] = "hf",  # noqa: A002 as the flag
-    quantize: Literal["none", "int8"] = "none",
-) -> Path:
+def export(model: Name, output_dir: Name, **given: Any) -> Path:
     """Writes a network of a run as a folder that transformers loads, or a run or folder in another
     format, and returns the folder.
 
     Args:
         model: A run; for the other formats also a Hugging Face folder or Hub id.
         output_dir: The folder to write: new, empty, or an earlier export.
-        part: Network of a run: discriminator, generator, corrector or selector.
-        step: Checkpoint of a run; the newest complete one by default.
-        format: hf, onnx (for `detect`, `predict` and onnxruntime) or sentence-transformers.
-        quantize: int8 with format onnx.
+        given: part (discriminator, generator, corrector or selector), step (by default the newest
+            complete checkpoint), format (hf, onnx or sentence-transformers) and quantize (int8
+            with format onnx): see `electrify export`.
 
     Raises:
         UserError: For a mistake, with one sentence.
     """
-    from .exporting.folder import export_as
+    from .exporting.options import Export
     from .progress import say
 
-    formats = ("hf", "onnx", "sentence-transformers")
-    need(format in formats, f"format is {', '.join(formats)}, not {format!r}")
-    int8 = quantize == "int8" and format == "onnx"
-    need(int8 or quantize == "none", "quantize is none, or int8 with format onnx")
-    how: dict[str, Any] = {"part": part, "step": step, "format": format, "quantize": quantize}
-    say(export_as(os.fspath(model), os.fspath(output_dir), **how))
+    fixed = {"model": os.fspath(model), "output_dir": os.fspath(output_dir)}
+    say(options(Export, "export", given, fixed).write())
     return Path(output_dir)
 
 
@@ -796,7 +748,7 @@ def push(folder: Name, repo_id: str, **given: Any) -> str:
     """
     from .pushing import Push
 
-    return options(Push, "push", given, folder=os.fspath(folder), repo_id=repo_id).send()
+    return options(Push, "push", given, {"folder": os.fspath(folder), "repo_id": repo_id}).send()
 
 
 # ------------------------------------------------------------------ measuring
@@ -826,9 +778,9 @@ def evaluate(
 
     several = [models] if isinstance(models, str | os.PathLike) else models
     names = tuple(os.fspath(model) for model in several)
-    with as_file(data_dir, columns=["sentence_good", "sentence_bad"]) as place:
+    with as_file(data_dir, "sentence_good", "sentence_bad") as place:
         fixed = {"models": names, "data_dir": place}
-        rows = evaluated(options(EvaluateConfig, "evaluate", given, **fixed))
+        rows = evaluated(options(EvaluateConfig, "evaluate", given, fixed))
     return {
         model: {
             name if part == "blimp" else f"{part} {name}": accuracy
@@ -887,7 +839,7 @@ def compare(
 
     fixed: dict[str, Any] = {"data": os.fspath(data), "output_dir": os.fspath(output_dir)}
     fixed |= {"recipes": tuple(recipes), "budgets": tuple(budgets), "tasks": tuple(tasks)}
-    table = compared(plan_study(options(CompareConfig, "compare", given, **fixed)))
+    table = compared(plan_study(options(CompareConfig, "compare", given, fixed)))
     return Comparison(Path(output_dir), text(table), bool(table.failed))
 
 
@@ -911,7 +863,6 @@ def flops(
         UserError: For a name that is not known.
     """
     from .flop_counts import recipe_flops
-    from .recipe import override
     from .rules import counted
 
     how: dict[str, Any] = {"convention": convention, "inference_length": None}

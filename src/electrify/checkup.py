@@ -9,13 +9,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tyro.conf import Positional
-
 from .errors import UserError, need
 from .exporting.places import SCORES, model_in
 from .files import read_json, sha256
 from .progress import Progress, show
-from .values import Options
+from .values import Options, Positional
 
 if TYPE_CHECKING:
     from .recipe import Recipe

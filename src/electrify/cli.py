@@ -8,10 +8,12 @@ if a command was stopped that cannot be resumed.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import difflib
 import errno
 import importlib
+import inspect
 import io
 import logging
 import os
@@ -23,33 +25,32 @@ import signal
 import sys
 import traceback
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
-from textwrap import shorten, wrap
-from typing import Any, NamedTuple, NoReturn
+from textwrap import dedent, shorten, wrap
+from typing import Any, NoReturn
 
-import tyro
 from annotated_types import Ge, Le
-from tyro._docstrings import get_field_docstring
-from tyro._errors import on_parse_error
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from . import __version__, recipe
 from .cores import wait_briefly
 from .errors import Unfinished, UserError, is_of_memory, meant_by, nearest, need
 from .progress import aligned, say, show, show_progress
 from .rules import counted
-from .tables import DISCRIMINATOR
-from .train import CONFIG
 from .train.signals import SAVED_EXIT, Stop
-from .values import Count, Natural, Options, kinds, plain_kind
+from .values import Count, Hidden, Options, Positional, is_marked, kinds, plain_kind
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "prepare": ("text.options:Prepare", "Tokenise text into a corpus of shards"),
     "pretrain": ("train.options:Pretrain", "Pre-train an encoder on a corpus or text file"),
     "recipes": ("cli:Recipes", "List the shipped recipes, or print one"),
-    "export": ("cli:Export", "Export a run or model (Hugging Face, ONNX, sentence-transformers)"),
+    "export": (
+        "exporting.options:Export",
+        "Export a run or model (Hugging Face, ONNX, sentence-transformers)",
+    ),
     "push": ("pushing:Push", "Upload a model folder to the Hugging Face Hub"),
     "finetune": (
         "finetuning.options:FinetuneConfig",
@@ -201,129 +202,118 @@ def run(words: list[str]) -> int:
 # ------------------------------------------------------------------ options
 
 
-POSITIONAL, HIDDEN = (
-    typing.get_args(mark[int])[1] for mark in (tyro.conf.Positional, tyro.conf.Suppress)
-)
-
-
-class Option(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Option:
     """A flag or an argument of a command."""
 
-    word: str
+    home: type
+    """The dataclass that has it as a field."""
+    name: str
     kind: Any
     default: Any
-    help: str
     heading: str
-    positional: bool
+
+    @property
+    def positional(self) -> bool:
+        return is_marked(self.kind, Positional)
+
+    @property
+    def word(self) -> str:
+        return self.name.upper() if self.positional else "--" + self.name.replace("_", "-")
+
+    @property
+    def needed(self) -> bool:
+        return self.default is dataclasses.MISSING
+
+    @property
+    def help(self) -> str:
+        """In lines: the text, and each item of a list in it, which begins with a hyphen."""
+        parts = re.split(r"\n(?=- )", docstrings(self.home).get(self.name, ""))
+        return "\n".join(" ".join(part.split()) for part in parts)
 
 
-def class_of(name: str) -> Any:
+@cache
+def docstrings(cls: type) -> dict[str, str]:
+    """The docstring under each field of a dataclass."""
+    found: dict[str, str] = {}
+    for base in cls.__mro__[-2::-1]:
+        (tree,) = ast.parse(dedent(inspect.getsource(base))).body
+        for node, below in pairwise(getattr(tree, "body", ())):
+            match node, below:
+                case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                    found[name] = inspect.cleandoc(text)
+    return found
+
+
+def class_of(name: str) -> type[Options]:
     """The dataclass of a command's options."""
     module, _, cls = COMMANDS[name][0].partition(":")
     return getattr(importlib.import_module(f".{module}", __package__), cls)
 
 
-def options_of(cls: Any, default: Any = None, heading: str = "Options") -> list[Option]:
-    """The options of a command, those of nested dataclasses under headings of their own."""
+def options_of(
+    cls: Any, defaults: Mapping[str, Any] | None = None, heading: str = "Options"
+) -> list[Option]:
+    """The options of a command, those of nested dataclasses under headings of their own. defaults:
+    values of fields in place of their defaults."""
     found, nested = [], []
     for field in dataclasses.fields(cls):
-        kind = kinds(cls)[field.name]
-        value = getattr(default, field.name, field.default)
+        kind, given = kinds(cls)[field.name], defaults or {}
         if dataclasses.is_dataclass(kind):
-            nested += options_of(kind, value, field.name.capitalize())
-        elif HIDDEN not in typing.get_args(kind):
-            positional = POSITIONAL in typing.get_args(kind)
-            word = field.name.upper() if positional else "--" + field.name.replace("_", "-")
-            said = get_field_docstring(cls, field.name, ()) or ""
-            said = "\n".join(" ".join(part.split()) for part in re.split(r"\n(?=- )", said))
-            found.append(Option(word, kind, value, said, heading, positional))
+            own = vars(given[field.name]) if field.name in given else None
+            nested += options_of(kind, own, field.name.capitalize())
+        elif not is_marked(kind, Hidden):
+            made = field.default_factory
+            usual = field.default if made is dataclasses.MISSING else made()
+            found.append(Option(cls, field.name, kind, given.get(field.name, usual), heading))
     return found + nested
 
 
 def read(name: str, words: list[str]) -> Any:
     """The options that the words give. Raises UserError."""
     cls = class_of(name)
-    flags = {option.word: option for option in options_of(cls)}
-    words = list(spelled(words, flags))
-    for word in words:
-        flag = word.partition("=")[0]
-        if flag.startswith("--") and flag not in flags:
-            raise UserError(about(flag, name, flags))
-    with on_parse_error(lambda event: mistake(event, name, flags)):
-        return tyro.cli(
-            cls,
-            prog=f"electrify {name}",
-            args=words,
-            **default_of(cls, words),
-            config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff),
-            registry=RULES,
-            add_help=False,
-        )
+    given = given_by(name, words)
+    for option in options_of(cls, cls.defaults(given)):
+        if option.needed and option.name not in given:
+            raise UserError(f"{option.word} is missing. See `electrify {name} --help`")
+    return cls.of(given)
 
 
-def default_of(cls: Any, words: list[str]) -> dict[str, Any]:
-    """The options where no flag is given, if another flag decides them (--recipe, --preset)."""
-    if not hasattr(cls, "default"):
-        return {}
-    pairs = (word[2:].partition("=") for word in words if word.startswith("--"))
-    given = {flag.replace("-", "_"): value for flag, _, value in pairs}
-    return {"default": cls.default(given)}
-
-
-def spelled(words: list[str], flags: Mapping[str, Option]) -> Iterator[str]:
-    """The words with each flag and its value as one, `--flag=value`. A Boolean may stand alone, or
-    as --no-flag, and underscores may take the place of hyphens."""
-    waiting = list(words)
+def given_by(name: str, words: list[str]) -> dict[str, Any]:
+    """The options that the words give, as text. A Boolean may stand alone, or as --no-flag, and
+    underscores may take the place of hyphens. Raises UserError."""
+    options = options_of(class_of(name))
+    flags = {option.word: option for option in options if not option.positional}
+    found: dict[str, Any] = {}
+    loose, waiting = list[str](), list(words)
     while waiting:
         word = waiting.pop(0)
-        flag, equals, value = word.partition("=")
-        flag = flag.replace("_", "-") if flag.startswith("--") else flag
-        off = "--" + flag.removeprefix("--no-")
-        if not flag.startswith("--") or flag not in flags:
-            yield f"{off}=false" if off in flags and flag != off else word
+        if not word.startswith("-") or word == "-":
+            loose.append(word)
             continue
-        alone = plain_kind(flags[flag].kind) is bool
+        flag, equals, value = word.partition("=")
+        flag = flag.replace("_", "-")
+        if flag not in flags and flag.startswith("--no-"):
+            flag, equals, value = "--" + flag.removeprefix("--no-"), "=", "false"
+        if flag not in flags:
+            raise UserError(about(word.partition("=")[0], name, flags))
         ahead = waiting[0] if waiting else "--"
-        if not equals and alone and ahead.lower() not in ("true", "false", "none"):
+        switch = plain_kind(flags[flag].kind) is bool
+        if not equals and switch and ahead.lower() not in ("true", "false", "none"):
             value = "true"
         elif not equals and ahead.startswith("--"):
             raise UserError(f"{flag} needs a value")
         elif not equals:
             value = waiting.pop(0)
-        yield f"{flag}={os.path.expanduser(value)}"
-
-
-RULES = ConstructorRegistry()
-
-
-@RULES.primitive_rule
-def one_word(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """Every value is one word of text, which the type of its field interprets. Arguments that may
-    be several are left to tyro."""
-    several = typing.get_origin(info.type) is tuple and POSITIONAL in info.markers
-    if several or dataclasses.is_dataclass(info.type):
-        return None
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="",
-        instance_from_str=lambda words: words[0],
-        is_instance=lambda value: True,
-        str_from_instance=lambda value: [str(value)],
-    )
-
-
-def mistake(event: Any, name: str, flags: Mapping[str, Option]) -> None:
-    """Raises UserError with what is wrong on the command line."""
-    unknown = [*getattr(event, "unrecognized_tokens", ()), *getattr(event, "tokens", ())]
-    if unknown:
-        raise UserError(about(unknown[0].partition("=")[0], name, flags))
-    missing = getattr(event, "missing_arguments", None)
-    if missing:
-        field = missing[0].arg.field
-        word = field.intern_name.upper() if missing[0].arg.is_positional() else ""
-        word = word or "--" + field.intern_name.replace("_", "-")
-        raise UserError(f"{word} is missing. See `electrify {name} --help`")
-    raise UserError(getattr(event, "message", str(event)))
+        found[flags[flag].name] = os.path.expanduser(value)
+    for option in options:
+        if option.positional and loose:
+            several = typing.get_origin(plain_kind(option.kind)) is tuple
+            found[option.name] = tuple(loose) if several else loose[0]
+            loose = [] if several else loose[1:]
+    if loose:
+        raise UserError(about(loose[0], name, flags))
+    return found
 
 
 def about(word: str, name: str, flags: Mapping[str, Option]) -> str:
@@ -381,13 +371,10 @@ def completion() -> str:
 def help_of(name: str, words: list[str]) -> str:
     """The help of a command: the flags of every day, or with --help-all the others too."""
     cls = class_of(name)
-    flags = {option.word: option for option in options_of(cls)}
-    words = list(spelled([w for w in words if w not in HELP], flags)) + [
-        w for w in words if w in HELP
-    ]
-    options = options_of(cls, default_of(cls, words).get("default"))
+    given = given_by(name, [word for word in words if word not in HELP])
+    options = options_of(cls, cls.defaults(given))
     everyday = EVERYDAY.get(name, set())
-    needed = [o for o in options if o.positional or is_missing(o.default)]
+    needed = [o for o in options if o.positional or o.needed]
     words_needed = (f"{o.word} {value_of(o)}".rstrip() for o in needed)
     usage = " ".join(["usage: electrify", name, *words_needed, "[options]"])
     width = min(shutil.get_terminal_size().columns, 100)
@@ -440,17 +427,13 @@ def metavar_of(kind: Any) -> str:
 
 def shown(value: Any) -> str:
     """A default in the help, empty if there is none."""
-    if value is None or is_missing(value) or value in ((), {}):
+    if value in (None, dataclasses.MISSING, (), {}):
         return ""
     if isinstance(value, Mapping):
         return ",".join(f"{k}={v}" for k, v in value.items())
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def is_missing(value: Any) -> bool:
-    return value is dataclasses.MISSING or value is tyro.MISSING
 
 
 # ------------------------------------------------------------------ small commands
@@ -460,7 +443,7 @@ def is_missing(value: Any) -> bool:
 class Recipes(Options):
     """The shipped recipes."""
 
-    name: tyro.conf.Positional[str | None] = None
+    name: Positional[str | None] = None
     """Recipe to print with all its values, or a part of the names to list, such as tiny [default: a
     table of all recipes]."""
 
@@ -472,51 +455,15 @@ class Recipes(Options):
             show("".join(f"# {key}: {said}\n" for key, said in known) + values)
             return 0
         width = max(shutil.get_terminal_size().columns, 120)
-        head, *rows = recipe.listing()
-        rows = [row for row in rows if not listed or row[0] in listed]
-        lines = aligned([head[:-1], *(row[:-1] for row in rows)], names=1)
-        for line, row in zip(lines, [head, *rows], strict=True):
+        forms = {"parameters": ",", "FLOPs": ".1e"}
+        table = recipe.listing()
+        rows = [["recipe", *table[recipe.names()[0]]]]
+        for name in listed or table:
+            cells = (format(value, forms.get(key, "")) for key, value in table[name].items())
+            rows.append([name, *(cell.replace("e+", "e") for cell in cells)])
+        lines = aligned([row[:-1] for row in rows], names=1)
+        for line, row in zip(lines, rows, strict=True):
             show(f"{line}  {shorten(row[-1], width - len(line) - 2, placeholder=' ...')}".rstrip())
-        return 0
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Export(Options):
-    """Which network is exported, in which format, and where to."""
-
-    model: tyro.conf.Positional[str]
-    """Run. With --format onnx or sentence-transformers also a Hugging Face folder, such as a
-    fine-tuned model."""
-    output_dir: str
-    """Folder to write: new, empty, or an earlier export, which is replaced."""
-    part: str = DISCRIMINATOR
-    """Network of a run: discriminator (also the encoder of `bert`, with its MLM head), generator,
-    corrector or selector."""
-    format: typing.Literal["hf", "onnx", "sentence-transformers"] = "hf"
-    """hf: config.json, model.safetensors (float32), tokenizer files, README.md. onnx: model.onnx,
-    for detect, predict and onnxruntime. sentence-transformers: hf with mean pooling."""
-    quantize: typing.Literal["none", "int8"] = "none"
-    """--format onnx: weights of matrix products in int8. How far outputs move is measured and
-    printed."""
-    step: Natural | None = None
-    """Checkpoint of a run to export [default: the newest complete one]."""
-
-    def check(self) -> None:
-        need(self.quantize == "none" or self.format == "onnx", "quantize is for --format onnx")
-
-    def __call__(self) -> int:
-        from .exporting.places import check_place, model_in, must_be_run
-
-        run = Path(self.model)  # before torch is imported
-        if self.format == "hf" or (run / CONFIG).is_file():
-            must_be_run(run)
-        else:
-            check_place(model_in(self.model))
-
-        from .exporting.folder import export_as
-
-        given = dataclasses.asdict(self)
-        show(export_as(given.pop("model"), **given))
         return 0
 
 
@@ -524,7 +471,7 @@ class Export(Options):
 class Flops(Options):
     """Which recipes are counted, and how."""
 
-    recipes: tyro.conf.Positional[tuple[str, ...]] = ()
+    recipes: Positional[tuple[str, ...]] = ()
     """Recipes, with changes after a colon (electra-tiny:mask_rate=0.3,tie=gdes), or .yaml files
     [default: all shipped recipes]."""
     published: bool = False

@@ -9,10 +9,8 @@ with a plot of the curves beside the run. If it is run again, it continues.
 from __future__ import annotations
 
 import json
-import statistics
 import time
 from collections import defaultdict
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,13 +18,15 @@ from typing import Any
 from .console import harmless
 from .cores import cores
 from .errors import Unfinished, UserError
+from .exporting.places import RANDOM
 from .files import claim, write
-from .finetuning import baselines, loop
-from .finetuning.one_run import Outcome, finetune_one
-from .finetuning.options import FinetuneSettings
-from .finetuning.report import picture
+from .finetuning import loop
+from .finetuning.baselines import TFIDF
+from .finetuning.options import FinetuneConfig, FinetuneSettings
+from .finetuning.report import Report, picture
+from .finetuning.run import finetune
 from .finetuning.tasks import Example, TaskData
-from .progress import Progress, aligned, duration
+from .progress import duration
 from .recipe import Recipe, load, override
 from .rules import check
 from .scoring.word_substitution import Verdict, first_sentences, judge, plant, summary
@@ -39,7 +39,7 @@ from .text.prepare import prepare
 from .text.report import report
 from .train import CONFIG, METRICS
 from .train.log import read
-from .train.machine import Threads, choose, computing_with, pick_device, supports_bf16
+from .train.machine import choose, computing_with, pick_device, supports_bf16
 from .train.monitor import unigram_entropy
 from .train.run import pretrain
 
@@ -60,9 +60,6 @@ MIN_CHARACTERS = 80
 MAX_CHARACTERS = 400
 SEEDS = 2
 EPOCHS = 5
-PRETRAINED = "pre-trained"
-RANDOM = "random weights"
-TFIDF = "TF-IDF"
 SENTENCES = 200
 SHOWN = 6
 
@@ -98,10 +95,22 @@ def _demo(folder: Path, *, max_steps: int, threads: str) -> None:
         sentences = plant(held_out(texts, valid_fraction), count=SENTENCES)
         verdicts = judge(discriminator, sentences)
     show_detection(verdicts)
+    title(4, "Fine-tuning: which package does this docstring come from?")
     task = docstring_task(texts)
-    outcomes = finetune_twice(discriminator, task, chosen)
-    show_scores(outcomes, tfidf=baseline_of(task))
-    plot = draw(run, outcomes, data, folder / PICTURE)
+    print(f"{len(task.labels)} packages: {', '.join(task.labels)}")
+    compared = [TFIDF] if find_spec("sklearn") is not None else []
+    asked = FinetuneConfig(
+        models=(discriminator, RANDOM + discriminator, *compared),
+        train_file=str(folder / DOCUMENTS),
+        output_dir=str(folder / "finetuned"),
+        seeds=SEEDS,
+        baselines=False,
+        threads=threads,
+        settings=FinetuneSettings(num_train_epochs=EPOCHS),
+    )
+    scores = finetune(asked, [task])
+    print(scores.table())
+    plot = draw(run, scores, data, folder / PICTURE)
     print(
         f"\n{duration(time.monotonic() - began)} in all." + (f" The curves: {plot}" if plot else "")
     )
@@ -156,27 +165,6 @@ def pretrain_discriminator(data: Path, run: Path, config: Recipe) -> str:
         f"Hugging Face folders: {', '.join(map(str, result.exported.values()))}"
     )
     return str(result.exported[DISCRIMINATOR])
-
-
-def finetune_twice(
-    discriminator: str, task: TaskData, threads: Threads
-) -> dict[str, list[Outcome]]:
-    """Fine-tunes the pre-trained weights and random ones of the same shape, with every seed."""
-    title(4, "Fine-tuning: which package does this docstring come from?")
-    print(
-        f"{len(task.train)} training examples, {len(task.validation)} held out, {len(task.labels)} "
-        f"packages: {', '.join(task.labels)}"
-    )
-    settings = FinetuneSettings(num_train_epochs=EPOCHS)
-    updates = SEEDS * EPOCHS * -(-len(task.train) // settings.per_device_train_batch_size)
-    outcomes = {}
-    for name, model in ((PRETRAINED, discriminator), (RANDOM, f"random:{discriminator}")):
-        with computing_with(threads), Progress(updates, title=name, unit="updates") as bar:
-            outcomes[name] = [
-                finetune_one(model, task, seed=seed, settings=settings, progress=bar)
-                for seed in range(SEEDS)
-            ]
-    return outcomes
 
 
 def title(number: int, text: str) -> None:
@@ -239,34 +227,10 @@ def docstring_task(documents: list[tuple[str, str]]) -> TaskData:
     )
 
 
-def baseline_of(task: TaskData) -> float | None:
-    """The accuracy of TF-IDF with a linear model; None without scikit-learn."""
-    if find_spec("sklearn") is None:
-        return None
-    return baselines.answer(baselines.TFIDF, task, task.train)["accuracy"]
-
-
-def show_scores(outcomes: dict[str, list[Outcome]], *, tfidf: float | None) -> None:
-    """A table, and a sentence: what the pre-trained encoder is better than."""
-    cells = [[f"accuracy, held out, {SEEDS} seeds", "mean", "lowest", "highest"]]
-    means = {}
-    for name, runs in outcomes.items():
-        scores = [100 * r.scores["accuracy"] for r in runs]
-        means[name] = statistics.mean(scores)
-        cells.append([name, *(f"{f(scores):.1f}" for f in (statistics.mean, min, max))])
-    if tfidf is not None:
-        means[TFIDF] = 100 * tfidf
-        cells.append([TFIDF, f"{100 * tfidf:.1f}", "", ""])
-    print("", *aligned(cells, names=1), sep="\n")
-    ours = means.pop(PRETRAINED)
-    said = (f"{'better' if ours > mean else 'not better'} than {n}" for n, mean in means.items())
-    print(f"The pre-trained encoder is {' and '.join(said)}.")
-
-
 # ------------------------------------------------------------------ the plot
 
 
-def draw(run: Path, outcomes: Mapping[str, list[Outcome]], data: Path, path: Path) -> Path | None:
+def draw(run: Path, scores: Report, data: Path, path: Path) -> Path | None:
     """Draws the curves of pre-training and fine-tuning as an image. Returns None if matplotlib is
     not installed."""
     corruption = load(run / CONFIG, trusted=False).corruption
@@ -276,7 +240,7 @@ def draw(run: Path, outcomes: Mapping[str, list[Outcome]], data: Path, path: Pat
         figure.set_size_inches(15, 4.5)
         axes = figure.subplots(1, 3)
         draw_run(axes[0], axes[1], read(run / METRICS), by_frequency=by_frequency)
-        draw_fine_tuning(axes[2], outcomes)
+        draw_fine_tuning(axes[2], scores)
         for axis in axes:
             axis.grid(alpha=0.3)
             axis.legend()
@@ -306,13 +270,16 @@ def draw_run(left: Any, right: Any, records: list[dict[str, Any]], *, by_frequen
     right.set(title="The encoder, held out", xlabel="million tokens", ylim=(0, 1))
 
 
-def draw_fine_tuning(axis: Any, outcomes: Mapping[str, list[Outcome]]) -> None:
+def draw_fine_tuning(axis: Any, scores: Report) -> None:
     """Accuracy by epochs, one line for each seed."""
-    for (name, runs), color in zip(outcomes.items(), ("tab:blue", "tab:gray"), strict=True):
-        for k, outcome in enumerate(runs):
-            epochs = [p.epoch for p in outcome.curve]
-            scores = [100 * p.metrics["accuracy"] for p in outcome.curve]
-            label = None if k else name
-            axis.plot(epochs, scores, "o-", color=color, alpha=0.7, label=label)
+    shown = dict[str, None]()
+    for record in (record for record in scores.records if record["curve"]):
+        random = record["model"].startswith(RANDOM)
+        name = "random weights" if random else "pre-trained"
+        epochs = [point["epoch"] for point in record["curve"]]
+        accuracy = [100 * point["metrics"]["accuracy"] for point in record["curve"]]
+        style = {"color": "tab:gray" if random else "tab:blue", "alpha": 0.7}
+        axis.plot(epochs, accuracy, "o-", label=None if name in shown else name, **style)
+        shown[name] = None
     title = "Which package? accuracy, held out"
     axis.set(title=title, xlabel="epochs of fine-tuning", ylim=(0, 100))

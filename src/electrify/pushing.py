@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tyro.conf import Positional
-
 from .console import size
 from .errors import UserError, need
 from .exporting.places import METADATA, model_in
 from .progress import show
 from .text.tokenizer import TOKENIZER_FILES
-from .values import Options
+from .values import Options, Positional
 
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "model.onnx")

@@ -407,13 +407,7 @@ class Recipe:
     train: Train
 
 
-SECTIONS: dict[str, Any] = {
-    "model": Model,
-    "corruption": Corruption,
-    "objective": Objective,
-    "data": Data,
-    "train": Train,
-}
+SECTIONS = kinds(Recipe)
 CHOICES = {s: cls.CHOICE for s, cls in SECTIONS.items() if issubclass(cls, _Chosen)}
 """The field of a section that names a row of tables.py."""
 SECTION_OF = {f.name: s for s, cls in SECTIONS.items() for f in dataclasses.fields(cls)}
@@ -426,7 +420,6 @@ DEFAULTS = {
 """Every field with its default, or MISSING."""
 STARTS = ("init_discriminator", "init_generator")
 """The fields that name folders from which networks start."""
-RECIPES = Path(__file__).parent / "recipes"
 
 
 # ------------------------------------------------------------------ reading
@@ -514,21 +507,25 @@ def about(name: str) -> dict[str, str]:
     return {k: known[k] for k in ("about", "source", "hardware", "note") if k in known}
 
 
-def listing() -> list[list[str]]:
-    """A table of the shipped recipes, its head first: parameters and FLOPs for a vocabulary of
-    30,522, rough hours, what was measured or published."""
-    rows = [["recipe", "layers", "width", "parameters", "FLOPs", "hours", "measured or published"]]
+def listing() -> dict[str, dict[str, Any]]:
+    """The shipped recipes with layers, width, parameters and FLOPs for a vocabulary of 30,522,
+    rough hours, and what was measured or published."""
+    table = {}
     for name in names():
         numbers = {k: v for fields in shipped(name).values() for k, v in fields.items()}
-        cost = _table("costs")[name]
-        flops, hidden = float(cost["flops"]), int(numbers["hidden_size"])
-        machine, rate = next((m, r) for most, m, r in MACHINES if hidden <= most)
-        cells = [name, numbers["num_hidden_layers"], str(hidden), f"{int(cost['parameters']):,}"]
+        cost, width = _table("costs")[name], int(numbers["hidden_size"])
+        machine, rate = next((m, r) for most, m, r in MACHINES if width <= most)
+        flops = float(cost["flops"])
         hours = flops / rate / 3600
-        cells += [f"{flops:.1e}".replace("e+", "e")]
-        cells += [f"{hours:,.0f} {machine}" if hours > 9.5 else f"{hours:.2g} {machine}"]
-        rows.append([*cells, about(name).get("note", "")])
-    return rows
+        table[name] = {
+            "layers": int(numbers["num_hidden_layers"]),
+            "width": width,
+            "parameters": int(cost["parameters"]),
+            "FLOPs": float(f"{flops:.1e}"),
+            "hours": f"{hours:,.0f} {machine}" if hours > 9.5 else f"{hours:.2g} {machine}",
+            "measured or published": about(name).get("note", ""),
+        }
+    return table
 
 
 MACHINES = (
@@ -543,7 +540,7 @@ electra-tiny and electra-small, the third 40 % of the peak."""
 @cache
 def _table(name: str) -> dict[str, dict[str, Any]]:
     """Rows of recipes/NAME.yaml."""
-    return plain_yaml((RECIPES / f"{name}.yaml").read_text(encoding="utf-8"), name)
+    return plain_yaml((tables.RECIPES / f"{name}.yaml").read_text(encoding="utf-8"), name)
 
 
 def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

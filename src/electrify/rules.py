@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 
 from .errors import UserError
 from .recipe import (
+    DEFAULTS,
     GENERATOR_SIZES,
-    Corruption,
+    SECTIONS,
     Model,
     Recipe,
-    Train,
     entry,
     first_asked,
     first_steps,
@@ -23,6 +23,15 @@ from .recipe import (
 )
 
 POSITIONS = "max_position_embeddings"
+_OF_GENERATORS = (
+    *(f"generator_{name}" for name in (*GENERATOR_SIZES, "dropout")),
+    *("tie_layers", "temperature", "temperature_end", "disallow_correct"),
+)
+_OF_TRAINED_GENERATORS = tuple(
+    f"generator_{name}" for name in ("learning_rate", "warmup_steps", "weight_decay", "dropout")
+)
+_OWN_LAYERS = ("none", "tokens", "gdes")
+_OF_GENERATOR = ("mlm_share", "mlm_end_share", "init_generator", "generator_steps")
 
 
 def check(recipe: Recipe, given: Iterable[str] = ()) -> None:
@@ -49,6 +58,7 @@ def counted(name: str) -> Recipe:
 
 def broken(recipe: Recipe, given: Iterable[str] = ()) -> Iterator[str]:
     """A sentence for each rule that the recipe breaks. Later rules rely on earlier ones."""
+    yield from _needs(recipe)
     yield from _encoder(recipe)
     if recipe.corruption.row.learned:
         yield from _generator(recipe.model)
@@ -61,6 +71,33 @@ def broken(recipe: Recipe, given: Iterable[str] = ()) -> Iterator[str]:
     yield from _idle(recipe, given)
 
 
+def _needs(recipe: Recipe) -> Iterator[str]:
+    """Fields that another one makes work, where they have another value than their default."""
+    m, c, o, t = recipe.model, recipe.corruption, recipe.objective, recipe.train
+    joint = c.row.learned and c.generator_training != "frozen"
+    trained = joint or (c.row.learned and t.generator_steps)
+    slow = c.temperature_schedule == "exponential"
+    values = {name: v for section in SECTIONS for name, v in vars(getattr(recipe, section)).items()}
+    for works, what, names in (
+        (c.row.learned, "a corruptor with a generator", _OF_GENERATORS),
+        (trained, "a generator that is trained", _OF_TRAINED_GENERATORS),
+        (joint, "a generator that is trained with the encoder", ("clip",)),
+        (c.row.has_generator, "corruptor generator", _OF_GENERATOR),
+        (o.row.logits == "replaced", "an RTD head", ("init_rtd_bias",)),
+        (o.loss_on == "all", "loss_on all", ("correct_as_replaced", "init_rtd_bias")),
+        (m.tie in _OWN_LAYERS, f"tie {' or '.join(_OWN_LAYERS)}", ("generator_dropout",)),
+        (t.max_grad_norm, "a max_grad_norm above 0", ("clip",)),
+        (c.mask_unit == "span", "mask_unit span", ("span_length",)),
+        (slow, "temperature_schedule exponential", ("temperature_decay",)),
+        (o.contrast_rows, "contrast_rows", ("contrast_temperature", "crop_share")),
+        (t.lr_scheduler_type == "wsd", "lr_scheduler_type wsd", ("decay_share",)),
+        (t.generator_steps, "generator_steps", ("discriminator_start",)),
+    ):
+        for name in names:
+            if values[name] != DEFAULTS[name] and not works:
+                yield f"{name} {values[name]} needs {what}"
+
+
 def _encoder(recipe: Recipe) -> Iterator[str]:
     m, c = recipe.model, recipe.corruption
     row, own = m.row, m.generator_numbers()
@@ -69,9 +106,6 @@ def _encoder(recipe: Recipe) -> Iterator[str]:
     if not row.narrow_embeddings and m.embedding_size != m.hidden_size:
         yield f"embedding_size must be hidden_size {m.hidden_size} in {m.architecture}"
     yield from _heads("", m.hidden_size, m.num_attention_heads, rotary=row.rotary)
-    for name in (*(f"generator_{n}" for n in GENERATOR_SIZES), "generator_dropout", "tie_layers"):
-        if getattr(m, name) is not None and not c.row.learned:
-            yield f"{name}: corruptor {c.corruptor} has no generator"
     narrow = min(m.embedding_size, m.hidden_size // m.num_attention_heads)
     if c.row.learned:
         narrow = min(narrow, own["hidden_size"] // own["num_attention_heads"])
@@ -98,8 +132,6 @@ def _generator(m: Model) -> Iterator[str]:
     )
     if m.tie == "all" and odd:
         yield f"tie all needs equal networks, as generator_size 1 ({differs})"
-    if m.generator_dropout is not None and m.tie not in ("none", "tokens", "gdes"):
-        yield f"generator_dropout needs tie none, tokens or gdes, not {m.tie}"
     if (m.tie == "lower") != (m.tie_layers is not None):
         yield "tie_layers and tie lower go together: give both or neither"
     if m.tie == "lower" and set(odd) - {"num_hidden_layers"}:
@@ -114,19 +146,12 @@ def _corruption(recipe: Recipe) -> Iterator[str]:
     row = c.row
     if len(c.mask_mix) != 3 or abs(sum(c.mask_mix) - 1) > 1e-6:
         yield f"mask_mix must be three shares that sum to 1, not {c.mask_mix}"
-    if c.span_length != Corruption.span_length and c.mask_unit != "span":
-        yield f"span_length is for mask_unit span, not {c.mask_unit}"
     if c.corruptor not in o.row.corruptors and ":" not in c.corruptor:
         known = " or ".join(sorted(o.row.corruptors))
         yield f"corruptor must be {known} for objective {o.objective}, not {c.corruptor}"
-    for name in ("temperature", "temperature_end", "disallow_correct"):
-        if not row.learned and getattr(c, name) != getattr(Corruption, name):
-            yield f"{name}: corruptor {c.corruptor} has no generator"
-    exponential = c.temperature_schedule == "exponential"
-    if exponential and c.temperature_end in (None, c.temperature):
+    same = c.temperature_end in (None, c.temperature)
+    if c.temperature_schedule == "exponential" and same:
         yield "temperature_schedule exponential needs another temperature_end"
-    if not exponential and c.temperature_decay != Corruption.temperature_decay:
-        yield "temperature_decay is for temperature_schedule exponential"
     if c.generator_training == "frozen":
         if not row.has_generator or o.row.rewarded:
             yield "generator_training frozen needs corruptor generator and no rewards"
@@ -142,31 +167,19 @@ def _corruption(recipe: Recipe) -> Iterator[str]:
 def _objective(recipe: Recipe) -> Iterator[str]:
     m, c, o = recipe.model, recipe.corruption, recipe.objective
     heads = m.row.rtd_heads
-    if m.init_rtd_bias != "zero" and o.row.logits != "replaced":
-        yield f"init_rtd_bias is for RTD heads, and objective {o.objective} has none"
     if "rtd_head" in o.row.options and o.rtd_head not in heads:
         yield f"rtd_head must be {' or '.join(heads)} in {m.architecture}, not {o.rtd_head}"
     if m.mask_decoder and not (c.row.has_generator or (o.row.masked_lm and c.row.shows_mask)):
         yield "mask_decoder needs a masked language model: corruptor generator, or mask with mlm"
-    of_mlm = [name for name in ("mlm_share", "mlm_end_share") if getattr(o, name)]
-    for name in of_mlm:
-        if not c.row.has_generator:
-            yield f"{name} needs corruptor generator, not {c.corruptor}"
     for option in o.row.uncovered:
         name, _, value = option.partition("=")
         found = getattr(c, name)
-        if found == value or (not value and found != getattr(Corruption, name)):
+        if found == value or (not value and found != DEFAULTS[name]):
             yield f"{name} {found} does not go with objective {o.objective} (plain draws only)"
-    if o.loss_on == "chosen" and o.correct_as_replaced:
-        yield "correct_as_replaced needs loss_on all: otherwise every graded token is replaced"
-    if o.loss_on == "chosen" and m.init_rtd_bias == "replaced":
-        yield "init_rtd_bias replaced needs loss_on all: it is a share of all tokens"
-    if o.correction == "none" and not of_mlm:
+    if o.correction == "none" and not (o.mlm_share or o.mlm_end_share):
         yield "correction none needs mlm_share or mlm_end_share. Else use objective rtd"
     if o.contrast_rows == 1:
         yield "contrast_rows must be 0 or at least 2, not 1"
-    if not o.contrast_rows and (o.contrast_temperature, o.crop_share) != (1.0, 0.9):
-        yield "contrast_temperature and crop_share need contrast_rows"
 
 
 def _weights(recipe: Recipe) -> Iterator[str]:
@@ -194,25 +207,13 @@ def _weights(recipe: Recipe) -> Iterator[str]:
 
 
 def _training(recipe: Recipe) -> Iterator[str]:
-    c, t = recipe.corruption, recipe.train
+    t = recipe.train
     if t.threads != "auto" and not (t.threads.isdigit() and int(t.threads)):
         yield f"threads must be auto or a number from 1, not {t.threads!r}"
-    if t.clip == "apart" and not t.max_grad_norm:
-        yield "clip apart needs a max_grad_norm above 0"
     if t.fsdp == "full_shard" and t.torch_compile:
         yield "fsdp full_shard and torch_compile exclude each other"
     if t.fsdp == "full_shard" and t.optim == "muon":
         yield "fsdp full_shard and optim muon exclude each other: Muon needs whole matrices"
-    if t.decay_share != Train.decay_share and t.lr_scheduler_type != "wsd":
-        yield f"decay_share is for lr_scheduler_type wsd, not {t.lr_scheduler_type}"
-    joint = c.row.learned and c.generator_training != "frozen"
-    if t.clip == "apart" and not joint:
-        yield "clip apart: no generator is trained with the encoder"
-    trained = joint or (c.row.learned and t.generator_steps)
-    of_generator = {f"generator_{n}" for n in ("learning_rate", "warmup_steps", "weight_decay")}
-    for name, value in (vars(t) | {"generator_dropout": recipe.model.generator_dropout}).items():
-        if name in of_generator | {"generator_dropout"} and value is not None and not trained:
-            yield f"{name}: no generator is trained"
     grows = recipe.data.seq_length_schedule or t.batch_size_schedule
     for name in ("non_finite", "spike"):
         if getattr(t, name) == "rollback" and grows:
@@ -223,9 +224,6 @@ def _starts(recipe: Recipe) -> Iterator[str]:
     """Two stages, and networks that start from folders."""
     m, c, o, t = recipe.model, recipe.corruption, recipe.objective, recipe.train
     frozen = c.generator_training == "frozen"
-    if (t.init_generator or t.generator_steps) and not c.row.has_generator:
-        name = "init_generator" if t.init_generator else "generator_steps"
-        yield f"{name} is for corruptor generator, not {c.corruptor}"
     if frozen and not (t.generator_steps or t.init_generator):
         yield "generator_training frozen needs generator_steps or init_generator"
     if m.init_rtd_bias != "zero" and t.init_discriminator:
@@ -238,8 +236,6 @@ def _starts(recipe: Recipe) -> Iterator[str]:
         if t.generator_steps:
             yield f"{name} excludes generator_steps, whose generator starts from no folder"
     if not t.generator_steps:
-        if t.discriminator_start != "generator":
-            yield f"discriminator_start {t.discriminator_start} needs generator_steps"
         return
     if not frozen and not o.row.rewarded:
         yield "generator_steps needs generator_training frozen, or objective adversarial"
@@ -289,11 +285,8 @@ def periods(recipe: Recipe) -> Iterator[str]:
     o, steps = recipe.objective, recipe.train.max_steps
     first, last = first_asked(recipe), last_asked(recipe)
     if first >= last:
-        shares = f"mlm_share {o.mlm_share} of {steps:,} updates leaves"
-        if o.mlm_end_share:
-            end = f"mlm_end_share {o.mlm_end_share}"
-            shares = f"mlm_share {o.mlm_share} and {end} of {steps:,} updates leave"
-        yield f"{shares} none for detection"
+        shares = f"mlm_share {o.mlm_share} and mlm_end_share {o.mlm_end_share}"
+        yield f"{shares} of {steps:,} updates leave none for detection"
     if o.mlm_end_share and last >= steps:
         yield f"mlm_end_share {o.mlm_end_share} of {steps:,} updates is less than one"
 

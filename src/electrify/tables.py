@@ -1,8 +1,8 @@
 """One row for each objective, corruptor and architecture: everything that other modules need to
-know about it without importing torch.
+know about it without importing torch. The rows are in recipes/methods.yaml.
 
-A new method is a class, a row here and a row in recipes/. A class of one's own is named as
-`module:Class` in a recipe file or a flag. It carries the fields of its row as class attributes.
+A class of one's own is named as `module:Class` in a recipe file or a flag. It carries the fields of
+its row as class attributes.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from .errors import UserError, nearest
+from .values import from_text, kinds, plain_yaml
 
 if TYPE_CHECKING:
     from .recipe import Objective as ObjectiveSection
@@ -24,6 +27,7 @@ Logits = Literal["token", "replaced", "energy", "choice"]
 """What a head predicts: a token, the log-odds that a token was replaced, an energy, or scores of a
 few candidates."""
 
+RECIPES = Path(__file__).parent / "recipes"
 DISCRIMINATOR = "discriminator"
 """The folder of the encoder that a run trains, whatever its objective."""
 
@@ -40,8 +44,17 @@ class Exported:
     """Whether it was trained on texts with [MASK]."""
     same: bool = False
     """Whether its encoder is the discriminator's, to the bit."""
-    trained: Callable[[ObjectiveSection], bool] = lambda objective: True
-    """Whether a run with this objective trains it to the end."""
+    loss: str = ""
+    """The loss that trains it. Without a weight for it the network is not exported."""
+    only_at_end: str = ""
+    """`field=value` of the objective with which that loss is at work in the share mlm_end_share of
+    the run alone."""
+
+    def is_trained(self, o: ObjectiveSection) -> bool:
+        """Whether a run with this objective trains it to the end."""
+        field, _, value = self.only_at_end.partition("=")
+        late = bool(field) and getattr(o, field) == value and not o.mlm_end_share
+        return not late and (not self.loss or bool(o.term_weights[self.loss]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +84,6 @@ class ObjectiveRow:
     """Further networks that are exported, by folder."""
     masked_lm: bool = False
     """Whether it is a masked language model where the corruptor shows [MASK]."""
-    group_rows: Callable[[ObjectiveSection], int] | None = None
-    """Consecutive rows that one of its losses compares, so a split of the batch must not separate
-    them. None if all losses are sums over tokens."""
     title: str
     """Heading of the model card."""
     tag: str
@@ -129,235 +139,37 @@ class ArchitectureRow:
     """Each `model_type` that is read as this architecture. The first is exported."""
 
 
-_DETECT = "to say of every token whether it is original or was replaced"
-# The draws must come from the distribution that the loss is about.
-_DRAWING = ("temperature", "temperature_end", "temperature_schedule", "disallow_correct")
-
-OBJECTIVES: dict[str, ObjectiveRow] = {
-    "mlm": ObjectiveRow(
-        cls="electrify.objectives.mlm:MLM",
-        corruptors=("mask", "generator", "unigram", "uniform"),
-        losses={"mlm": 1.0},
-        logits="token",
-        masked_lm=True,
-        title="masked language model",
-        tag="masked-language-modelling",
-        asked={"mlm": "to predict the original of the changed tokens (Replace MLM)"},
-    ),
-    "rtd": ObjectiveRow(
-        cls="electrify.objectives.electra:Electra",
-        corruptors=("generator", "unigram", "uniform", "two_tower", "mixture"),
-        losses={"rtd": 50.0},
-        optional={"sentence": "clean_rate"},
-        options=("rtd_head", "loss_on", "correct_as_replaced"),
-        asked={"rtd": f"{_DETECT} (ELECTRA)", "sentence": "to detect changed texts"},
-        title="ELECTRA discriminator",
-        tag="replaced-token-detection",
-    ),
-    "all_tokens": ObjectiveRow(
-        cls="electrify.objectives.all_tokens:AllTokensMLM",
-        corruptors=("generator", "unigram", "uniform"),
-        losses={"all_tokens": 1.0},
-        parts={"copy": "all_tokens", "softmax": "all_tokens"},
-        options=("copy_gate",),
-        logits="token",
-        title="All-Tokens masked language model",
-        tag="all-tokens",
-        asked={
-            "all_tokens": "to predict the original of every token (All-Tokens MLM, whose copy gate "
-            "is not part of this folder)"
-        },
-    ),
-    "corrective": ObjectiveRow(
-        cls="electrify.objectives.corrective:Corrective",
-        corruptors=("generator", "unigram", "uniform", "mixture"),
-        losses={"rtd": 50.0, "correct": 1.0},
-        optional={"contrast": "contrast_rows"},
-        options=(
-            *("rtd_head", "correction", "mlm_share", "mlm_end_share"),
-            *("contrast_rows", "contrast_temperature", "crop_share"),
-        ),
-        group_rows=lambda o: o.contrast_rows if "contrast" in o.term_weights else 1,
-        leaves={
-            "corrector": Exported(
-                title="correcting language model",
-                purpose="The discriminator's encoder with the MLM head that predicts the original "
-                "of replaced tokens. It read samples at those positions. It read [MASK] only in "
-                "the shares of the run that mlm_share and mlm_end_share state in config.yaml.",
-                logits="token",
-                fills=False,
-                same=True,
-                trained=lambda o: (
-                    bool(o.term_weights["correct"])
-                    and (o.correction != "none" or o.mlm_end_share > 0)
-                ),
-            )
-        },
-        asked={
-            "rtd": _DETECT,
-            "correct": "to predict the original of replaced tokens (correction {correction}, as in "
-            "COCO-LM and METRO-LM)",
-            "contrast": "to find the crop of a sequence among those of {contrast_rows} rows",
-        },
-        title="ELECTRA discriminator",
-        tag="replaced-token-detection",
-    ),
-    "selective": ObjectiveRow(
-        cls="electrify.objectives.selective:Selective",
-        corruptors=("generator",),
-        losses={"rtd": 5.0, "select": 2.0},
-        options=("rtd_head", "candidates"),
-        leaves={
-            "selector": Exported(
-                title="selecting encoder",
-                purpose="The discriminator's encoder with another last layer, trained to find the "
-                "original of a replaced token among candidates. Compare the scores of a few "
-                "candidates, which is all that it learned. It never read [MASK].",
-                logits="choice",
-                fills=False,
-                trained=lambda o: bool(o.term_weights["select"]),
-            )
-        },
-        asked={
-            "rtd": _DETECT,
-            "select": "to share all but the last layer with a branch that finds the original among "
-            "{candidates} candidates (multi-word selection, as TEAMS)",
-        },
-        title="ELECTRA discriminator",
-        tag="replaced-token-detection",
-    ),
-    "adversarial": ObjectiveRow(
-        cls="electrify.objectives.adversarial:Adversarial",
-        corruptors=("generator",),
-        losses={"rtd": 50.0, "reinforce": 1.0, "baseline": 1.0},
-        options=("rtd_head",),
-        uncovered=_DRAWING,
-        rewarded=True,
-        title="ELECTRA discriminator",
-        tag="adversarial",
-        asked={"rtd": f"{_DETECT} by a generator that was rewarded for fooling it"},
-    ),
-    "electric": ObjectiveRow(
-        cls="electrify.objectives.electric:Electric",
-        corruptors=("two_tower", "unigram", "uniform"),
-        losses={"nce": 50.0},
-        uncovered=(*_DRAWING, "clean_rate", "mask_choice", "mask_unit=word", "mask_unit=span"),
-        logits="energy",
-        title="Electric encoder",
-        tag="electric",
-        asked={
-            "nce": "to give every token an energy, low where it fits its context (Electric). Minus "
-            "the sum of the energies is a pseudo-log-likelihood"
-        },
-    ),
+_ROWS: dict[str, type] = {
+    "objective": ObjectiveRow,
+    "corruptor": CorruptorRow,
+    "architecture": ArchitectureRow,
 }
 
-_GENERATOR = Exported(
-    title="masked language model",
-    purpose="The masked language model that proposed the replacements. Fine-tune the "
-    "discriminator, not this model.",
-    logits="token",
-    fills=True,
-)
+
+@cache
+def rows_of(kind: str) -> dict[str, Any]:
+    """The rows of a kind, by name."""
+    table = plain_yaml((RECIPES / "methods.yaml").read_text(encoding="utf-8"), "methods.yaml")
+    return {name: _row(_ROWS[kind], its) for name, its in table[kind].items()}
 
 
-def _changed(how: str) -> str:
-    return f"A text encoder pre-trained on text in which {how}, {{asked}}."
-
-
-CORRUPTORS: dict[str, CorruptorRow] = {
-    "mask": CorruptorRow(
-        cls="electrify.corruption.masking:MaskMix",
-        shows_mask=True,
-        card="A text encoder pre-trained to predict masked tokens (BERT without next-sentence "
-        "prediction), in {architecture}.",
-    ),
-    "generator": CorruptorRow(
-        cls="electrify.corruption.generator:Generator",
-        learned=True,
-        leaves={"generator": _GENERATOR},
-        has_generator=True,
-        card=_changed("{generator} changed tokens"),
-    ),
-    "unigram": CorruptorRow(
-        cls="electrify.corruption.masking:Unigram",
-        card=_changed("tokens were replaced by others drawn by their frequency"),
-    ),
-    "uniform": CorruptorRow(
-        cls="electrify.corruption.masking:Uniform",
-        card=_changed("tokens were replaced by others drawn at random"),
-    ),
-    "two_tower": CorruptorRow(
-        cls="electrify.corruption.two_tower:TwoTower",
-        learned=True,
-        judges_all=True,
-        card=_changed("a small cloze model changed tokens"),
-    ),
-    "mixture": CorruptorRow(
-        cls="electrify.corruption.mixture:Mixture",
-        learned=True,
-        options=("read_outs",),
-        leaves={"generator": _GENERATOR},
-        card=_changed(
-            "a mixture of masked language models, trained to fool the encoder, changed tokens"
-        ),
-    ),
-}
-
-ARCHITECTURES: dict[str, ArchitectureRow] = {
-    "electra": ArchitectureRow(
-        cls="electrify.architectures.electra:Electra",
-        called="ELECTRA's architecture",
-        inits=("bert", "published", "local"),
-        model_types=("electra", "bert"),
-    ),
-    "modernbert": ArchitectureRow(
-        cls="electrify.architectures.modernbert:ModernBert",
-        called="ModernBERT's architecture",
-        options=(
-            *("local_attention", "global_attn_every_n_layers"),
-            *("global_rope_theta", "local_rope_theta", "global_rope_theta_schedule"),
-            *("extend_positions", "extend_rope_theta"),
-        ),
-        extends={
-            "extend_positions": "max_position_embeddings",
-            "extend_rope_theta": "global_rope_theta",
-        },
-        inits=("published", "local"),
-        scales_by_depth=True,
-        rtd_heads=("dense",),
-        narrow_embeddings=False,
-        rotary=True,
-        model_types=("modernbert",),
-    ),
-    "deberta": ArchitectureRow(
-        cls="electrify.architectures.deberta:Deberta",
-        called="DeBERTaV3's architecture",
-        options=("position_buckets", "mask_decoder"),
-        inits=("published", "local"),
-        rtd_heads=("dense", "linear", "v3"),
-        narrow_embeddings=False,
-        model_types=("deberta-v2",),
-    ),
-}
-
-_KINDS: dict[str, tuple[type, dict[str, Any]]] = {
-    "objective": (ObjectiveRow, OBJECTIVES),
-    "corruptor": (CorruptorRow, CORRUPTORS),
-    "architecture": (ArchitectureRow, ARCHITECTURES),
-}
+def _row(cls: type, its: Mapping[str, Any]) -> Any:
+    stated = {name: from_text(value, kinds(cls)[name]) for name, value in its.items()}
+    if "leaves" in its:
+        stated["leaves"] = {name: _row(Exported, leaf) for name, leaf in its["leaves"].items()}
+    return cls(**stated)
 
 
 def row_of(kind: str, name: str) -> Any:
     """The row of an objective, corruptor or architecture. A name with a colon is a class of one's
     own, whose module is imported. Raises UserError if there is none."""
-    cls, rows = _KINDS[kind]
     if ":" not in name:
+        rows = rows_of(kind)
         if name not in rows:
             raise UserError(f"{kind} cannot be {name!r}{nearest(name, rows)}")
         return rows[name]
-    found = class_at(name)
-    stated = {f.name: getattr(found, f.name) for f in fields(cls) if hasattr(found, f.name)}
+    cls, found = _ROWS[kind], class_at(name)
+    stated = {field: getattr(found, field) for field in kinds(cls) if hasattr(found, field)}
     try:
         return cls(**(stated | {"cls": name}))
     except TypeError as e:
@@ -399,12 +211,12 @@ def completed(row: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def options_of(kind: str) -> set[str]:
     """The fields of a recipe that belong to some row of this kind."""
-    return {name for row in _KINDS[kind][1].values() for name in row.options}
+    return {name for row in rows_of(kind).values() for name in row.options}
 
 
 def having(kind: str, option: str) -> list[str]:
     """The rows to which a field of the recipe belongs."""
-    return [name for name, row in _KINDS[kind][1].items() if option in row.options]
+    return [name for name, row in rows_of(kind).items() if option in row.options]
 
 
 def beside(recipe: Recipe) -> dict[str, Exported]:
@@ -413,7 +225,7 @@ def beside(recipe: Recipe) -> dict[str, Exported]:
     own = recipe.corruption.row.leaves
     if is_untaught(recipe) and not (t.init_generator or t.generator_steps):
         own = {}
-    leaves = {name: its for name, its in o.row.leaves.items() if its.trained(o)}
+    leaves = {name: its for name, its in o.row.leaves.items() if its.is_trained(o)}
     # The end of the run trains the discriminator's encoder on [MASK].
     ends = {n: replace(its, fills=True) for n, its in leaves.items() if o.mlm_end_share}
     return leaves | ends | own

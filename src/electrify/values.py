@@ -6,9 +6,9 @@ import dataclasses
 import os
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
 from annotated_types import Ge, Gt, Le, Lt, MultipleOf
@@ -18,6 +18,11 @@ from .errors import UserError, nearest
 if typing.TYPE_CHECKING:
     from pydantic import TypeAdapter
 
+T = TypeVar("T")
+Positional = Annotated[T, "positional"]
+"""An option of a command that is given by its place and not by a flag."""
+Hidden = Annotated[T, "hidden"]
+"""A field of a command that no flag sets."""
 Count = Annotated[int, Ge(1)]
 Natural = Annotated[int, Ge(0)]
 Even = Annotated[int, Ge(2), MultipleOf(2)]
@@ -59,6 +64,11 @@ def kinds(cls: type) -> dict[str, Any]:
     """The annotated type of each field of a dataclass."""
     hints = typing.get_type_hints(cls, include_extras=True)
     return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+
+
+def is_marked(kind: Any, mark: Any) -> bool:
+    """Whether a type is Positional or Hidden."""
+    return mark.__metadata__[0] in getattr(kind, "__metadata__", ())
 
 
 def plain_kind(kind: Any) -> Any:
@@ -134,17 +144,38 @@ class Options:
     """Base of the options of a command: a dataclass whose values, as text or typed, are read and
     checked when it is made. Raises UserError that names the field."""
 
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """The options that have these values. Those of options inside it (`settings` of
+        `finetune`) are named like its own."""
+        values = cls.defaults(given)
+        for section, kind in cls._inner().items():
+            values[section] = kind(**{n: v for n, v in given.items() if n in kinds(kind)})
+        return cls(**values | {n: v for n, v in given.items() if n in kinds(cls)})
+
+    @classmethod
+    def defaults(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of fields that other options decide (a recipe, a preset)."""
+        return {}
+
+    @classmethod
+    def names(cls) -> set[str]:
+        """Every option, those of options inside it included."""
+        return {*kinds(cls)}.union(*map(kinds, cls._inner().values()))
+
+    @classmethod
+    def _inner(cls) -> dict[str, type]:
+        hints = kinds(cls).items()
+        return {n: k for n, k in hints if isinstance(k, type) and issubclass(k, Options)}
+
     def __post_init__(self) -> None:
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore
-        if any(type(value).__module__.startswith("tyro") for value in values.values()):
-            return  # defaults that the command line completes
         for name, kind in kinds(type(self)).items():
-            given = values[name]
+            if dataclasses.is_dataclass(kind) or is_marked(kind, Hidden):
+                continue
+            given = getattr(self, name)
             if "" in (given if isinstance(given, tuple) else (given,)):
                 raise UserError(f"{name} is empty")  # a variable of the shell that is not set
-            if not dataclasses.is_dataclass(kind):
-                value = checked(from_text(given, kind), kind, name)
-                object.__setattr__(self, name, value)
+            self.set(name, checked(from_text(given, kind), kind, name))
         self.check()
 
     def set(self, name: str, value: Any) -> None:

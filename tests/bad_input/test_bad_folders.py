@@ -1,8 +1,14 @@
-"""Places that cannot be written, a disk that is full, and an output inside of what is read."""
+"""Prepared corpora that were cut, exchanged or edited; places that cannot be written, a disk that
+is full, and an output inside of what is read."""
 
 import json
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from small import files_of_at_most, listing, mistake, pretrain_words, run, write_text
@@ -73,3 +79,46 @@ def test_an_output_folder_inside_the_corpus(tmp_path: Path) -> None:
     assert listing(tmp_path) == before
     manifest = json.loads((folder / "out" / "manifest.json").read_text(encoding="utf-8"))
     assert [source["name"] for source in manifest["sources"]] == ["corpus/a.txt"]
+
+
+class Payload:
+    def __reduce__(self) -> Any:
+        return os.system, ("touch ran-from-npy",)
+
+
+def flipped(path: Path) -> None:
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
+
+
+def replaced(old: str, new: str) -> Callable[[Path], Any]:
+    return lambda path: path.write_text(path.read_text().replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "says"),
+    [
+        ("tokens-train-00000.bin", lambda path: os.truncate(path, 100), "it is truncated"),
+        ("tokens-train-00000.bin", Path.unlink, "has 0 bytes where the manifest says"),
+        (
+            "documents-train-00000.npy",
+            lambda path: np.save(path, np.array([Payload()], dtype=object), allow_pickle=True),
+            "documents-train-00000.npy does not have the hash",
+        ),
+        ("tokens-valid-00000.bin", flipped, "tokens-valid-00000.bin does not have the hash"),
+        ("tokenizer/tokenizer.json", replaced('"the"', '"eth"'), "tokenizer.json does not have"),
+        (
+            "manifest.json",
+            replaced('"vocab_size": ', '"vocab_size": 1'),
+            "manifest.json is damaged",
+        ),
+    ],
+)
+def test_a_spoilt_corpus(capsys, small_data, tmp_path, monkeypatch, name, spoil, says):
+    """Found when a run opens it, or in the piece that it would spoil. No pickle is opened."""
+    monkeypatch.chdir(tmp_path)
+    data = Path(shutil.copytree(small_data, tmp_path / "data"))
+    spoil(data / name)
+    assert says in mistake(capsys, *pretrain_words(data, tmp_path / "run", max_steps=2))
+    assert not (tmp_path / "ran-from-npy").exists()
+    assert not list(tmp_path.glob("run/checkpoint-*"))

@@ -16,7 +16,7 @@ from transformers import ElectraConfig, ElectraForPreTraining, PreTrainedTokeniz
 from transformers.utils import logging as hf_logging
 
 from electrify import cli
-from small import electrify, mistake, one_sentence, pretrain_words, write_text
+from small import electrify, flags, mistake, one_sentence, pretrain_words, write_text
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "chef", "ate", "good", "bad", "."]
 ROLES = {f"{word.strip('[]').lower()}_token": word for word in WORDS[:5]}
@@ -63,21 +63,16 @@ def model(sound: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def command(small_data: Path, tmp_path: Path) -> Command:
     """The words of a verb on a model."""
-    files = [str(tmp_path / name) for name in ("train.csv", "held.csv")]
-    for path in files:
-        Path(path).write_text("text,label\n" + "the good chef,1\nthe bad chef,0\n" * 4)
-    out = ["--output-dir", str(tmp_path / "out")]
-    own_files = ["--train-file", files[0], "--validation-file", files[1]]
+    file = tmp_path / "train.csv"
+    file.write_text("text,label\n" + "the good chef,1\nthe bad chef,0\n" * 4)
+    tuning = flags(train_file=file, validation_file=file, baselines=False, device="cpu")
+    tuning += flags(output_dir=tmp_path / "out")
 
     def words(verb: str, model: Path) -> list[str]:
-        own = {
-            "detect": ["the chef ate"],
-            "finetune": [*own_files, "--baselines", "false", "--device", "cpu", *out],
-        }
         if verb == "pretrain":
             fields = {"init_discriminator": model, "max_steps": 1}
             return pretrain_words(small_data, tmp_path / "out", **fields)
-        return [verb, str(model), *own[verb]]
+        return [verb, str(model), *(["the chef ate"] if verb == "detect" else tuning)]
 
     return words
 
@@ -149,8 +144,8 @@ def test_a_tokenizers_code_never_runs(capsys, model, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def weights(content: bytes) -> Callable[[Path], None]:
-    return lambda model: (model / "model.safetensors").write_bytes(content) and None
+def a_pickle(model: Path) -> None:
+    (model / "model.safetensors").write_bytes(b"\x80\x04cos\nsystem\n")
 
 
 def no_numbers(model: Path) -> None:
@@ -170,23 +165,18 @@ def more_words(model: Path) -> None:
     (model / "tokenizer.json").write_text(json.dumps(whole))
 
 
-def config(**fields: Any) -> Callable[[Path], None]:
-    return lambda model: edit(model / "config.json", **fields)
-
-
-SPOILT: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a pickle's weights": (weights(b"\x80\x04cos\nsystem\n"), "its weights cannot be loaded"),
-    "weights that are no numbers": (no_numbers, "not finite"),
-    "a width that is text": (config(hidden_size="wide"), "model"),
-    "a type that nobody knows": (config(model_type="elektra"), "model"),
-    "no tokenizer": (no_tokenizer, "the folder holds no tokenizer"),
-    "more words than the model": (more_words, "ids up to 500, the model has 11"),
-}
-
-
-@pytest.mark.parametrize("case", SPOILT)
-def test_a_spoilt_model_is_one_sentence(refused: Refused, model: Path, case: str) -> None:
-    spoil, says = SPOILT[case]
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (a_pickle, "its weights cannot be loaded"),
+        (no_numbers, "not finite"),
+        (lambda model: edit(model / "config.json", hidden_size="wide"), "model"),
+        (lambda model: edit(model / "config.json", model_type="elektra"), "model"),
+        (no_tokenizer, "the folder holds no tokenizer"),
+        (more_words, "ids up to 500, the model has 11"),
+    ],
+)
+def test_a_spoilt_model_is_one_sentence(refused: Refused, model: Path, spoil: Any, says: str):
     spoil(model)
     for verb in ("detect", "finetune"):
         assert says in refused(verb, model), verb

@@ -18,7 +18,7 @@ from electrify.exporting.agreement import ExportError
 from electrify.exporting.folder import export, read_run
 from electrify.model import attention, relative
 from electrify.recipe import Recipe, override
-from electrify.tables import ARCHITECTURES
+from electrify.tables import rows_of
 from electrify.tokens import from_sequences
 
 FILES = {"README.md", "config.json", "electrify.json", "model.safetensors"}
@@ -54,7 +54,7 @@ def test_the_tokenizer_names_the_inputs_of_its_model(tmp_path):
     assert pair["token_type_ids"] == [0, 0, 0, 1, 1]
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", rows_of("architecture"))
 def test_a_text_may_be_as_long_as_the_network_reads(tmp_path, architecture):
     """Tokenizers that `prepare` trains say 512, whatever a recipe asks for later."""
     config = override(masked_lm(architecture), {"max_position_embeddings": 600})
@@ -116,7 +116,7 @@ def test_a_network_that_transformers_cannot_compute_leaves_nothing(tmp_path):
     assert not [p for p in run.iterdir() if p.name.startswith(".")]
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", rows_of("architecture"))
 def test_rounding_is_not_a_wrong_number(tmp_path, monkeypatch, architecture):
     """Sharp attention amplifies rounding, which may exceed the tolerance of float32 between two
     right computations. float64 then decides."""
@@ -145,7 +145,7 @@ def masked_lm(architecture: str) -> Recipe:
     return with_model(MLM, **fields)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", rows_of("architecture"))
 def test_attention_that_leaks_is_not_exported(tmp_path, monkeypatch, architecture):
     """Between the sequences of a row, and nowhere else: padding is masked, and a sequence in a row
     of its own is right."""

@@ -97,7 +97,7 @@ def test_workers_load_neither_torch_nor_transformers() -> None:
     """A second of start and 200 MB for each."""
     code = (
         "import sys, electrify.text.encode, electrify.text.workers; "
-        "print({'torch', 'transformers', 'tyro', 'pydantic', 'rich'} & {*sys.modules})"
+        "print({'torch', 'transformers', 'pydantic', 'rich'} & {*sys.modules})"
     )
     words = [sys.executable, "-c", code]
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "set()\n"

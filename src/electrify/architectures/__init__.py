@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..recipe import DEFAULTS
-from ..tables import ARCHITECTURES, class_at, row_of
+from ..tables import class_at, row_of, rows_of
 from .architecture import Architecture
 
 
@@ -23,7 +23,7 @@ def architecture_named(name: str, options: Mapping[str, Any] | None = None) -> A
 def known() -> list[str]:
     """The shipped architectures, and the imported classes of one's own."""
     own = [cls for cls in Architecture.__subclasses__() if hasattr(cls, "called")]
-    return [*ARCHITECTURES, *(f"{cls.__module__}:{cls.__name__}" for cls in own)]
+    return [*rows_of("architecture"), *(f"{cls.__module__}:{cls.__name__}" for cls in own)]
 
 
 def reading(model_type: str) -> Architecture | None:

@@ -271,7 +271,7 @@ def export_as(
     format: str = "hf",  # noqa: A002 as the flag
     quantize: Literal["none", "int8"] = "none",
 ) -> str:
-    """Exports a network of a run, or a Hugging Face folder in another format, see cli.Export.
+    """Exports a network of a run, or a Hugging Face folder in another format, see options.py.
     Returns what was written, for the user. Raises UserError."""
     target = Path(output_dir)
     if format == "hf":

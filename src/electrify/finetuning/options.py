@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Lt
-from tyro.conf import Positional
 
 from ..cores import thread_count
 from ..errors import UserError, nearest, need
@@ -22,6 +21,7 @@ from ..values import (
     Natural,
     NotNegative,
     Options,
+    Positional,
     Positive,
     from_text,
     kinds,

@@ -4,7 +4,7 @@ positions, V vocabulary, D hidden width, K views that a contrast compares."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -98,6 +98,10 @@ class Corrective(Objective):
         self.mlm_share = mlm_share
         self.mlm_end_share = mlm_end_share
         self.vectors = contrast
+
+    @staticmethod
+    def group_rows(section: Any) -> int:
+        return section.contrast_rows if "contrast" in section.term_weights else 1
 
     @classmethod
     def build(

@@ -107,6 +107,12 @@ class Objective(nn.Module, ABC):
     encoder: Encoder
     head: Head
 
+    @staticmethod
+    def group_rows(section: Any) -> int:
+        """Consecutive rows that one of its losses compares, by the recipe's section `objective`: a
+        split of the batch must not separate them. 1 if all losses are sums over tokens."""
+        return 1
+
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
         """Everything that is chosen in a batch on the CPU, and how many tokens each loss divides
         by. fixed: lists have one of a few lengths, for compiled steps and CUDA graphs."""

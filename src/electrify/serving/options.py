@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from annotated_types import Ge, Le
-from tyro.conf import Positional
 
 from ..cores import thread_count
 from ..errors import must_have, need
 from ..exporting.places import check_place, model_in
-from ..values import Count, Options, Positive
+from ..values import Count, Options, Positional, Positive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from annotated_types import Ge, Le, Lt
-from tyro.conf import Positional
 
 from ..errors import UserError
 from ..files import json_text
 from ..progress import say, show
-from ..values import Count, Options, Positive
+from ..values import Count, Options, Positional, Positive
 
 Equal = Literal["flops", "tokens", "epochs"]
 UNITS: dict[Equal, str] = {"flops": "FLOPs", "tokens": "tokens", "epochs": "epochs"}

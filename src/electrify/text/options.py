@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
 from annotated_types import Ge, Le
-from tyro.conf import Positional, Suppress
 
 from ..errors import UserError, nearest, need
 from ..progress import say, show
-from ..values import BelowOne, Count, Natural, Options
+from ..values import BelowOne, Count, Hidden, Natural, Options, Positional
 
 MAX_VOCABULARY = 1 << 22
 """Four times the largest published vocabulary."""
@@ -167,14 +165,12 @@ class Prepare(PrepareConfig):
 
     preset: Literal["prose", "code", "smiles", "protein", "dna", "logs"] | None = None
     """Defaults for a kind of text: case, boundaries, tokenizer and vocabulary."""
-    set_by_preset: Suppress[dict[str, Any]] = dataclasses.field(default_factory=dict)
+    set_by_preset: Hidden[dict[str, Any]] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def default(cls, given: Mapping[str, str]) -> Prepare:
-        name = given.get("preset")
-        usual = defaults_of(name, given) if name else {}
-        inputs: Any = tyro.MISSING
-        return cls(inputs=inputs, output_dir=tyro.MISSING, set_by_preset=usual, **usual)
+    def defaults(cls, given: Mapping[str, str]) -> dict[str, Any]:
+        usual = defaults_of(given["preset"], given) if "preset" in given else {}
+        return {"set_by_preset": usual, **usual}
 
     def __call__(self) -> int:
         if self.preset:

@@ -12,7 +12,8 @@ from typing import Any
 from ..errors import UserError, need
 from ..flop_counts import RecipeFlops, recipe_flops
 from ..progress import say
-from ..recipe import RECIPES, Entry, Recipe, entries, load, override
+from ..recipe import Entry, Recipe, entries, load, override
+from ..tables import RECIPES
 from ..text.corpus import Corpus, prepared
 from ..values import plain_yaml
 from . import CONFIG

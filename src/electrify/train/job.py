@@ -17,6 +17,7 @@ from ..files import read_json
 from ..flop_counts import first_stage_flops
 from ..model.shape import Shape
 from ..recipe import STARTS, Recipe, values_of, with_batch
+from ..tables import class_at
 from ..text.corpus import TOKENIZER, Corpus
 from . import FACTS, GENERATOR_STAGE, checkpoint, dist
 from .loop import Run
@@ -88,7 +89,7 @@ def set_up(job: Job) -> Setup:
 def compared_rows(recipe: Recipe) -> int:
     """Number of consecutive rows that a loss compares with each other."""
     o = recipe.objective
-    return o.row.group_rows(o) if o.row.group_rows else 1
+    return class_at(o.row.cls).group_rows(o)
 
 
 def split_batch(recipe: Recipe, processes: int) -> tuple[Recipe, int]:

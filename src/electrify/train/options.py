@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-
-import tyro
-from tyro.conf import Positional, Suppress
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import UserError
 from ..progress import say, show
 from ..recipe import SECTION_OF, Recipe, load, override
-from ..values import Options, Positive
+from ..values import Hidden, Options, Positional, Positive
 from .signals import status_of_stop
+
+if TYPE_CHECKING:
+    from .run import Result
 
 DEFAULT_RECIPE = "electra-small"
 AUTO = "auto"
@@ -39,39 +39,36 @@ class Pretrain(Options):
     """With --recipe auto: FLOPs of the run, 1e13 to 1e15. An idle core with bfloat16 makes about
     1e14 in ten minutes, one without takes longer."""
     fields: Recipe
-    """Only for the help: `given` is what counts."""
-    given: Suppress[dict[str, str]] = field(default_factory=dict)
+    """The recipe below the flags."""
+    given: Hidden[dict[str, Any]] = field(default_factory=dict)
     """The fields of the recipe that have a flag, as they were written."""
 
     @classmethod
-    def default(cls, given: Mapping[str, str]) -> Pretrain:
+    def defaults(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         name = given.get("recipe", DEFAULT_RECIPE)
-        missing: Any = tyro.MISSING
-        flags = {field: text for field, text in given.items() if field in SECTION_OF}
-        base = _base(name)
-        return cls(data=missing, output_dir=missing, recipe=name, fields=base, given=flags)
+        flags = {field: value for field, value in given.items() if field in SECTION_OF}
+        return {"fields": load(DEFAULT_RECIPE if name == AUTO else name), "given": flags}
 
     def check(self) -> None:
         if self.train_minutes is not None and "max_steps" in self.given:
-            raise UserError("--train-minutes and --max-steps exclude each other")
+            raise UserError("train_minutes and max_steps exclude each other")
         if self.flops is not None and self.recipe != AUTO:
-            raise UserError("--flops is for --recipe auto")
+            raise UserError("flops is for recipe auto")
 
     def resolved(self) -> Recipe:
         """The recipe with the flags over it; for `auto` the default one. Raises UserError."""
-        return override(_base(self.recipe), self.given)
+        return override(self.fields, self.given)
 
-    def __call__(self) -> int:
+    def train(self) -> tuple[Result, Recipe]:
+        """Raises UserError."""
         data, recipe, run = self.data, self.resolved(), Path(self.output_dir)
 
         from .auto import auto
-        from .monitor import grace_of
         from .run import pretrain
 
         if self.recipe == AUTO:
             budget = {"flops": self.flops, "minutes": self.train_minutes}
             data, recipe = auto(data, run, self.given, **budget)
-
         result = pretrain(
             data,
             output_dir=run,
@@ -80,6 +77,13 @@ class Pretrain(Options):
             train_minutes=self.train_minutes,
             given=self.given,
         )
+        return result, recipe
+
+    def __call__(self) -> int:
+        result, recipe = self.train()
+
+        from .monitor import grace_of
+
         if not result.finished:
             say(f"stopped and saved at step {result.step}. The same command resumes")
             return status_of_stop(signalled=result.signalled)
@@ -90,7 +94,3 @@ class Pretrain(Options):
             fact = f"note: {tokens:,} tokens are enough to try the path only"
             say(f"{fact}. Models begin to use the context after {grace:,}")
         return 0
-
-
-def _base(recipe: str) -> Recipe:
-    return load(DEFAULT_RECIPE if recipe == AUTO else recipe)
