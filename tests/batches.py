@@ -7,15 +7,13 @@ from typing import Any
 
 import torch
 from hypothesis import strategies as st
-from torch import Tensor
+from scipy.stats import chisquare
+from torch import Tensor, nn
 
-from electrify.architectures import architecture_named
 from electrify.build import Built, Vocabulary, build
 from electrify.corruption.choosing import Chooser
 from electrify.data.phases import Phase, Phases
 from electrify.draws import Draws, draws_for, hashed
-from electrify.model.encoder import Encoder
-from electrify.model.shape import Shape
 from electrify.objectives.objective import Step
 from electrify.recipe import Recipe, load, override
 from electrify.terms import Terms, weighted
@@ -28,6 +26,8 @@ from electrify.train.state import Job, TrainingData
 SPECIAL = SpecialIds(
     pad=0, unk=1, cls=2, sep=3, mask=4, others=(5, 1)
 )  # tokenizers list [UNK] among their specials, too
+# Of these, written out. [UNK] may be chosen.
+NEVER_CHOSEN = {0, 2, 3, 4, 5}
 VOCAB = 48
 # Skewed counts; the upper half of the words goes on with the word before.
 _EDGES = WordEdges(
@@ -181,6 +181,11 @@ def loss_of(objective: Any, tokens: Tokens, draws: Draws, weights: dict[str, flo
     return weighted(terms_of(objective, tokens, draws), weights, counts)
 
 
+def gradients(module: nn.Module) -> dict[str, Tensor]:
+    """Those of its parameters that are not zero everywhere."""
+    return {n: p.grad for n, p in module.named_parameters() if p.grad is not None and p.grad.any()}
+
+
 def corrupted(corruptor: Any, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Any:
     """The changed text of a corruptor, planned before."""
     return corruptor(tokens, corruptor.plan(tokens, draws, fixed=fixed))
@@ -209,17 +214,15 @@ def at_of(chooser: Chooser, tokens: Tokens, draws: Draws) -> Tensor:
     return chooser.plan(tokens, draws).at_M
 
 
-def encoder_of(
-    shape: Shape, *, dropout: float = 0.0, attention_dropout: float = 0.0, backend: Any = "auto"
-) -> Encoder:
-    """An encoder of ELECTRA's architecture over embeddings of its own."""
-    electra = architecture_named("electra")
-    made = electra.encoder(
-        shape,
-        electra.embeddings(shape, dropout=dropout),
-        dropout=dropout,
-        attention_dropout=attention_dropout,
-    )
-    contexts: Any = made.contexts
-    contexts.backend = backend
-    return made
+def p_of_draws(drawn: Tensor, probability_V: Tensor) -> float:
+    """How well draws fit a distribution: p by chi-square. What is expected less than 5 times is
+    pooled, and the impossible must not occur."""
+    expected = probability_V.double() * len(drawn)
+    seen = torch.bincount(drawn, minlength=len(expected)).double()
+    assert not seen[expected == 0].any()
+    often = expected >= 5
+    counts, wanted = (torch.cat([x[often], x[~often].sum()[None]]) for x in (seen, expected))
+    if wanted[-1] < 5:
+        assert counts[-1] <= 30
+        counts, wanted = counts[:-1], wanted[:-1]
+    return float(chisquare(counts, wanted * (counts.sum() / wanted.sum())).pvalue)

@@ -1,43 +1,17 @@
+"""Word vectors from the corpus: counts of neighbours, their PPMI, and its factors."""
+
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from corpora import SPECIAL
+from corpora import corpus_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from electrify.data import cooccurrence
 from electrify.data.cooccurrence import count_neighbours, factors, ppmi_, word_vectors
-from electrify.files import sha256 as sha256_of
-from electrify.text.corpus import Corpus, Manifest, Shard, token_dtype, write_manifest
-
-
-def corpus_of(folder: Path, shards: list[list[list[int]]], *, vocab_size: int) -> Corpus:
-    """Documents of given ids, with the counts of each id."""
-    folder.mkdir(parents=True, exist_ok=True)
-    dtype, rows = token_dtype(vocab_size), []
-    for i, documents in enumerate(shards):
-        tokens = np.array([t for d in documents for t in d], dtype)
-        names = f"tokens-train-{i:05d}.bin", f"documents-train-{i:05d}.npy"
-        tokens.tofile(folder / names[0])
-        np.save(folder / names[1], np.cumsum([0, *map(len, documents)]).astype(np.int64))
-        rows.append(
-            Shard(
-                *names, len(tokens), len(documents), *(sha256_of(folder / name) for name in names)
-            )
-        )
-    everything = [t for documents in shards for d in documents for t in d]
-    np.save(
-        folder / "unigram.npy",
-        np.bincount(np.array(everything, dtype=np.int64), minlength=vocab_size),
-    )
-    write_manifest(
-        folder,
-        Manifest(1, dtype.name, vocab_size, SPECIAL, "", "", {"train": rows}, {}, [], {}, {}),
-    )
-    return Corpus(folder, "train")
 
 
 def topics(*, documents: int = 300, seed: int = 0) -> list[list[int]]:
@@ -122,32 +96,18 @@ def test_factors_hold_the_matrix() -> None:
         for x in (found[seen], exact)
     ]
     torch.testing.assert_close(*cosines, rtol=1e-3, atol=1e-3)
-
-
-def test_more_dimensions_than_the_matrix_has() -> None:
-    """A corpus of few words: what cannot be filled is 0, and every value is a number."""
-    found = factors(torch.eye(4, 6), 10, seed=0)
-    assert found.shape == (4, 10)
-    assert not found[:, 4:].any()
-    assert bool(found.isfinite().all())
-
-
-def test_words_of_one_topic_are_alike(tmp_path: Path) -> None:
-    corpus = corpus_of(tmp_path, [topics()], vocab_size=40)
-    found = word_vectors(corpus, 8, seed=0)
-    cosine = torch.nn.functional.normalize(found) @ torch.nn.functional.normalize(found).T
-    within, between = (cosine[5:15, 5:15].sum() - 10) / 90, cosine[5:15, 15:25].mean()
-    assert float(within) > float(between) + 0.5
-    assert not found[30:].any()  # words that the corpus does not hold
+    # More dimensions than the matrix has: what cannot be filled is 0, and every value a number.
+    more = factors(torch.eye(4, 6), 10, seed=0)
+    assert more.shape == (4, 10)
+    assert not more[:, 4:].any()
+    assert bool(more.isfinite().all())
 
 
 def test_a_pure_function_of_corpus_and_seed(tmp_path: Path) -> None:
     """Whatever state torch's own generator is in, which is left as it was, and however many threads
     there are."""
-    corpus, threads = (
-        corpus_of(tmp_path, [topics(), topics(seed=1)], vocab_size=40),
-        torch.get_num_threads(),
-    )
+    corpus = corpus_of(tmp_path, [topics(), topics(seed=1)], vocab_size=40)
+    threads = torch.get_num_threads()
     torch.manual_seed(1)
     one = word_vectors(corpus, 8, seed=0)
     after = torch.rand(1)
@@ -160,3 +120,8 @@ def test_a_pure_function_of_corpus_and_seed(tmp_path: Path) -> None:
     finally:
         torch.set_num_threads(threads)
     assert not torch.equal(word_vectors(corpus, 8, seed=1), one)
+    unit = torch.nn.functional.normalize(one)
+    cosine = unit @ unit.T
+    within, between = (cosine[5:15, 5:15].sum() - 10) / 90, cosine[5:15, 15:25].mean()
+    assert float(within) > float(between) + 0.5, "words of one topic are alike"
+    assert not one[30:].any(), "words that the corpus does not hold"

@@ -1,3 +1,5 @@
+"""Documents cut into sequences, and sequences packed into rows."""
+
 from collections import Counter
 from itertools import pairwise
 
@@ -7,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from electrify.data import examples
-from electrify.data.examples import SHORTEST, pack, row_patterns, sequences
+from electrify.data.examples import SHORTEST, pack, sequences
 from electrify.errors import UserError
 
 lengths_of_shards = st.lists(st.lists(st.integers(0, 90), max_size=8), max_size=3)
@@ -22,34 +24,20 @@ def offsets(lengths: list[list[int]]) -> list[np.ndarray]:
 def test_every_token_is_in_exactly_one_sequence_and_no_sequence_crosses_a_document(
     lengths, row_length, num_segments
 ):
+    """A short sequence is a short document; one token cannot be split in two."""
     found = sequences(offsets(lengths), max_seq_length=row_length, num_segments=num_segments)
-    covered = [
-        t
-        for start, length in zip(found.start_N, found.length_N, strict=True)
-        for t in range(start, start + length)
-    ]
+    ends = found.start_N + found.length_N
+    covered = [t for a, b in zip(found.start_N, ends, strict=True) for t in range(a, b)]
     assert covered == list(range(sum(map(sum, lengths))))
-
-    document_of_token = np.repeat(
-        np.arange(sum(map(len, lengths))), [n for shard in lengths for n in shard]
-    )
-    for start, length, slots in zip(found.start_N, found.length_N, found.slots_N, strict=True):
-        assert length >= 1
-        assert slots <= row_length
-        assert document_of_token[start] == document_of_token[start + length - 1]
-
-
-@settings(max_examples=200, deadline=None)
-@given(lengths_of_shards, st.integers(5, 40), st.sampled_from([1, 2]))
-def test_a_short_sequence_is_a_short_document(lengths, row_length, num_segments):
-    found = sequences(offsets(lengths), max_seq_length=row_length, num_segments=num_segments)
-    whole = {length for shard in lengths for length in shard}
+    sizes = [n for shard in lengths for n in shard]
+    document_of_token = np.repeat(np.arange(len(sizes)), sizes)
     shortest = min(SHORTEST, (row_length - 1 - num_segments) // 2)
-    assert all(length >= shortest or length in whole for length in found.length_N)
-    if num_segments == 1:
-        assert found.single_N.all()
-    else:
-        assert found.single_N[found.length_N == 1].all(), "one token cannot be split in two"
+    for start, end, slots in zip(found.start_N, ends, found.slots_N, strict=True):
+        assert end > start
+        assert slots <= row_length
+        assert document_of_token[start] == document_of_token[end - 1]
+        assert end - start >= shortest or end - start in sizes
+    assert found.single_N.all() if num_segments == 1 else found.single_N[found.length_N == 1].all()
 
 
 def test_cut_by_hand():
@@ -111,53 +99,28 @@ def best_fit_decreasing(slots: list[int], row_length: int) -> list[tuple[int, ..
 
 @settings(max_examples=300, deadline=None)
 @given(some_slots, st.integers(24, 40))
-def test_every_sequence_in_exactly_one_row_and_no_row_too_long(slots, row_length):
+def test_counts_pack_as_the_textbook_packs_one_by_one(slots, row_length):
+    """Every sequence in exactly one row. Equally full rows may be chosen in another order, so the
+    fills of the rows are compared, not the rows."""
     order, first = pack(np.array(slots, np.int32), row_length=row_length)
     assert sorted(order) == list(range(len(slots)))
-    assert first[0] == 0
-    assert first[-1] == len(slots)
-    for start, stop in pairwise(first):
-        assert stop > start
-        assert sum(slots[i] for i in order[start:stop]) <= row_length
-
-
-@settings(max_examples=300, deadline=None)
-@given(some_slots, st.integers(24, 40))
-def test_counts_pack_as_the_textbook_packs_one_by_one(slots, row_length):
-    """Equally full rows may be chosen in another order, so the fills of the rows are compared, not
-    the rows."""
-    kinds = row_patterns(
-        np.bincount(slots, minlength=row_length + 1).tolist() if slots else [0] * (row_length + 1),
-        row_length=row_length,
-    )
-    ours: Counter[int] = Counter()
-    for lengths, rows in kinds:
-        ours[sum(lengths)] += rows
-    assert ours == Counter(map(sum, best_fit_decreasing(slots, row_length)))
-
-
-def test_rows_by_hand():
-    """12 slots: 12 | 7 + 5 | 6 + 6 | 3 + 3 + 3 + 3; one 3 is left alone."""
-    slots = np.array([3, 6, 3, 12, 5, 3, 6, 3, 7, 3], np.int32)
-    order, first = pack(slots, row_length=12)
-    rows = [tuple(slots[order[a:b]].tolist()) for a, b in pairwise(first)]
-    assert sorted(rows) == [(3,), (3, 3, 3, 3), (6, 6), (7, 5), (12,)]
+    assert (first[0], first[-1]) == (0, len(slots))
+    rows = [[slots[i] for i in order[a:b]] for a, b in pairwise(first)]
+    assert all(rows)
+    assert Counter(map(sum, rows)) == Counter(map(sum, best_fit_decreasing(slots, row_length)))
 
 
 def test_the_same_rows_every_time_and_not_neighbours_of_the_corpus():
+    """A random order of 4000 numbers has a mean step of 1333."""
     slots = np.full(4000, 10, np.int32)
     (order, first), (again, _) = pack(slots, row_length=40), pack(slots, row_length=40)
     np.testing.assert_array_equal(order, again)
     assert set(np.diff(first)) == {4}
-    assert np.abs(np.diff(order)).mean() > 1000, (
-        "a random order of 4000 numbers has a mean step of 1333"
-    )
+    assert np.abs(np.diff(order)).mean() > 1000
 
 
 def test_golden_order():
     """Runs are continued with the same data only while this order stays."""
     order, first = pack(np.array([4, 4, 4, 9, 2, 4, 2, 9], np.int32), row_length=12)
-    assert (order.tolist(), first.tolist()) == GOLDEN
-
-
-GOLDEN = ([0, 2, 1, 3, 4, 7, 6, 5], [0, 3, 5, 7, 8])
+    assert order.tolist() == [0, 2, 1, 3, 4, 7, 6, 5]
+    assert first.tolist() == [0, 3, 5, 7, 8]

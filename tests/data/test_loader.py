@@ -1,3 +1,5 @@
+"""Batches as a function of seed and step: rows, epochs, lengths, and what every row holds."""
+
 import threading
 from pathlib import Path
 from typing import Any
@@ -28,16 +30,15 @@ def same(one: Tokens, other: Tokens) -> bool:
 def texts(tokens: Tokens) -> list[tuple[list[int], int]]:
     """An independent reader: (text, tokens of the first segment) of every sequence; asserts the
     layout on the way."""
-    found = []
+    found, runs = [], 0
     length = tokens.row_length
-    fields = [
-        f.reshape(-1, length).tolist()
-        for f in (tokens.ids_T, tokens.seq_T, tokens.pos_T, tokens.segment_T)
-    ]
+    names = ("ids_T", "seq_T", "pos_T", "segment_T")
+    fields = [getattr(tokens, name).view(-1, length).tolist() for name in names]
     for ids, seq, pos, segment in zip(*fields, strict=True):
         used = sum(s > 0 for s in seq)
         assert ids[used:] == [SPECIAL.pad] * (length - used)
         assert seq[used:] == pos[used:] == segment[used:] == [0] * (length - used)
+        runs += max(seq) + (used < length)
         start = 0
         for number in range(1, max(seq) + 1):
             size = seq.count(number)
@@ -45,8 +46,7 @@ def texts(tokens: Tokens) -> list[tuple[list[int], int]]:
             assert seq[cut] == [number] * size
             assert pos[cut] == list(range(size))
             one = ids[cut]
-            assert one[0] == SPECIAL.cls
-            assert one[-1] == SPECIAL.sep
+            assert (one[0], one[-1]) == (SPECIAL.cls, SPECIAL.sep)
             seps = [i for i, token in enumerate(one) if token == SPECIAL.sep]
             assert len(seps) in (1, 2)
             assert segment[cut] == [0] * (seps[0] + 1) + [1] * (size - seps[0] - 1)
@@ -55,6 +55,7 @@ def texts(tokens: Tokens) -> list[tuple[list[int], int]]:
             found.append((text, seps[0] - 1))
             start += size
         assert start == used
+    assert tokens.runs in (None, runs)
     return found
 
 
@@ -103,18 +104,25 @@ def test_no_token_is_lost_and_documents_keep_their_order(
     corpus = write_corpus(tmp_path_factory.mktemp("c"), lengths, vocab_size=vocab_size)
     assert corpus.tokens[0].dtype == (np.uint32 if vocab_size == 70_000 else np.uint16)
     rows = Rows(corpus, max_seq_length=row_length, num_segments=num_segments)
-    pieces = [text for tokens in rows.sequential(num_rows) for text, _ in texts(tokens)]
+    batches = list(rows.sequential(num_rows))
+    pieces = [text for tokens in batches for text, _ in texts(tokens)]
     # Ids count upwards through the corpus, so sorted pieces stand in the order of the corpus.
     assert [t for piece in sorted(pieces) for t in piece] == np.concatenate(corpus.tokens).tolist()
     assert len(pieces) == len(rows.sequences)
+    used = sum(int(tokens.real_T.sum()) for tokens in batches)
+    assert used == rows.num_tokens == round(rows.fill_rate * rows.num_rows * row_length)
 
 
 def test_golden_batch(tmp_path):
     """A run is resumed with the same data only while this stays."""
-    tokens = loader(
-        write_corpus(tmp_path, [[9, 30, 4], [2, 17]]), batch_rows=3, max_seq_length=16, seed=7
-    ).batch(5)
-    assert tokens.ids_T.reshape(3, 16).tolist() == GOLDEN_IDS
+    corpus = write_corpus(tmp_path, [[9, 30, 4], [2, 17]])
+    tokens = loader(corpus, batch_rows=3, max_seq_length=16, seed=7).batch(5)
+    assert tokens.runs == 6
+    assert tokens.ids_T.reshape(3, 16).tolist() == [
+        [2, 5, 6, 7, 8, 3, 9, 10, 11, 12, 13, 3, 0, 0, 0, 0],
+        [2, 50, 51, 52, 53, 54, 55, 56, 3, 57, 58, 59, 60, 3, 0, 0],
+        [2, 27, 28, 29, 3, 30, 31, 32, 33, 34, 35, 36, 37, 3, 0, 0],
+    ]
 
 
 @pytest.mark.parametrize("num_segments", [1, 2])
@@ -214,7 +222,7 @@ def test_limit_is_a_fair_sample(tmp_path):
     )
 
 
-def test_prefetch_keeps_the_order_and_runs_ahead():
+def test_prefetch_keeps_the_order_runs_ahead_and_raises_at_its_step():
     ahead, released = threading.Event(), threading.Event()
 
     def function(step: int) -> int:
@@ -222,37 +230,18 @@ def test_prefetch_keeps_the_order_and_runs_ahead():
             ahead.set()
         if step == 3:
             assert released.wait(10)
+        if step == 5:
+            raise UserError("step 5 is broken")
         return step * step
 
-    results = prefetch(function, range(5), depth=2)
+    results = prefetch(function, range(10), depth=2)
     assert next(results) == 0
     assert ahead.wait(10), "step 2 is computed before step 1 is asked for"
     released.set()
-    assert list(results) == [1, 4, 9, 16]
-
-
-def test_prefetch_raises_what_the_function_raises_at_its_step():
-    def function(step: int) -> int:
-        if step == 2:
-            raise UserError("step 2 is broken")
-        return step
-
-    results = prefetch(function, range(10))
-    assert [next(results), next(results)] == [0, 1]
-    with pytest.raises(UserError, match="step 2 is broken"):
+    assert [next(results) for _ in range(4)] == [1, 4, 9, 16]
+    with pytest.raises(UserError, match="step 5 is broken"):
         next(results)
-    assert not prefetch_threads()
-
-
-def prefetch_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("prefetch")]
-
-
-GOLDEN_IDS = [
-    [2, 5, 6, 7, 8, 3, 9, 10, 11, 12, 13, 3, 0, 0, 0, 0],
-    [2, 50, 51, 52, 53, 54, 55, 56, 3, 57, 58, 59, 60, 3, 0, 0],
-    [2, 27, 28, 29, 3, 30, 31, 32, 33, 34, 35, 36, 37, 3, 0, 0],
-]
+    assert not [t for t in threading.enumerate() if t.name.startswith("prefetch")]
 
 
 def two_lengths(**fields: Any) -> Phases:
@@ -320,62 +309,3 @@ def test_each_length_goes_through_the_corpus_once_an_epoch(tmp_path: Path):
     assert same(again.batch(65), batches[65])
     alone = Loader(corpus, phases=one_phase(row_length=8, batch_rows=2), num_segments=1, seed=3)
     assert same(alone.batch(7), batches[7])
-
-
-def test_batches_know_their_runs(tmp_path: Path):
-    corpus = write_corpus(tmp_path, [lognormal_lengths(40, median=20)])
-    data = loader(corpus, batch_rows=3, max_seq_length=16)
-    for step in range(20):
-        tokens = data.batch(step)
-        seq_RL = tokens.seq_T.view(-1, 16)
-        assert tokens.runs == 3 + int((seq_RL[:, 1:] != seq_RL[:, :-1]).sum())
-
-
-def test_a_document_longer_than_a_row_goes_on_in_the_next(tmp_path: Path):
-    """Of 20,000 tokens nothing is left out, nothing is read twice, and only its end is short."""
-    row_length = 8192
-    corpus = write_corpus(tmp_path / "data", [[50, 20_000, 300]])
-    rows = Rows(corpus, max_seq_length=row_length, num_segments=1)
-    tokens = rows.tokens(np.arange(rows.num_rows), torch.zeros(rows.num_rows, dtype=torch.long))
-    special = torch.isin(tokens.ids_T, torch.tensor([SPECIAL.cls, SPECIAL.sep, SPECIAL.pad]))
-    runs = [
-        row_ids[(row_seq == number) & ~row_special]
-        for row_ids, row_seq, row_special in zip(
-            *(x_T.view(-1, row_length) for x_T in (tokens.ids_T, tokens.seq_T, special)),
-            strict=True,
-        )
-        for number in range(1, int(row_seq.max()) + 1)
-    ]
-    runs.sort(key=lambda ids_L: int(ids_L[0]))
-    document = [ids_L for ids_L in runs if 55 <= int(ids_L[0]) < 20_055]
-    assert torch.cat(document).tolist() == list(range(55, 20_055))
-    assert [len(run) for run in document[:-1]] == [row_length - 2] * (20_000 // (row_length - 2))
-
-
-def test_layout_by_hand(tmp_path):
-    """Three documents of 3, 4 and 1 tokens, ids 5 to 12, one segment, rows of 9: 6 + 3 slots and 5
-    slots."""
-    rows = Rows(write_corpus(tmp_path, [[3, 4, 1]]), max_seq_length=9, num_segments=1)
-    assert rows.num_rows == 2
-    assert rows.num_tokens == 14
-    assert rows.fill_rate == 14 / 18
-    (tokens,) = rows.sequential(2)
-    first = tokens.ids_T.reshape(2, 9)[:, 1].tolist().index(8)  # the row of the longest document
-    assert tokens.ids_T.reshape(2, 9)[first].tolist() == [2, 8, 9, 10, 11, 3, 2, 12, 3]
-    assert tokens.seq_T.reshape(2, 9)[first].tolist() == [1, 1, 1, 1, 1, 1, 2, 2, 2]
-    assert tokens.pos_T.reshape(2, 9)[first].tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2]
-    assert tokens.ids_T.reshape(2, 9)[1 - first].tolist() == [2, 5, 6, 7, 3, 0, 0, 0, 0]
-    assert tokens.seq_T.reshape(2, 9)[1 - first].tolist() == [1, 1, 1, 1, 1, 0, 0, 0, 0]
-    assert tokens.pos_T.reshape(2, 9)[1 - first].tolist() == [0, 1, 2, 3, 4, 0, 0, 0, 0]
-    assert not tokens.segment_T.any()
-
-
-def test_two_segments_by_hand(tmp_path):
-    """One document of 2 tokens can be split in one way only."""
-    rows = Rows(write_corpus(tmp_path, [[2]]), max_seq_length=7, num_segments=2)
-    assert not rows.sequences.single_N.any()
-    (tokens,) = rows.sequential(1)
-    assert tokens.ids_T.tolist() == [2, 5, 3, 6, 3, 0, 0]
-    assert tokens.segment_T.tolist() == [0, 0, 0, 1, 1, 0, 0]
-    assert tokens.pos_T.tolist() == [0, 1, 2, 3, 4, 0, 0]
-    assert tokens.seq_T.tolist() == [1, 1, 1, 1, 1, 0, 0]

@@ -6,12 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from batches import counts_of, draws_of, pack, terms_of, value
+from batches import draws_of, pack, value
 from electrify.corruption.choosing import Chooser
 from electrify.corruption.generator import Generator
-from electrify.corruption.masking import MaskMix
+from electrify.corruption.masking import Frequency, MaskMix
 from electrify.corruption.sampling import Sampling
 from electrify.draws import Draws
+from electrify.model.heads import MaskedLM
+from electrify.objectives.objective import Step
 from electrify.terms import Term, Terms
 from electrify.tokens import SpecialIds, Tokens
 
@@ -19,12 +21,62 @@ BASIC = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
 TEXT = pack([[[2, 5, 6, 3]]], row_length=5)
 
 
-def chooser(vocab: int = 8) -> Chooser:
-    return Chooser(BASIC, vocab, rate=0.9)  # both words of TEXT
+class At(nn.Module):
+    """An encoder of one block whose hidden state is the flat position; keeps what it read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = [nn.Identity()]
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        self.saw_T = tokens.ids_T
+        return torch.arange(len(tokens.ids_T))[:, None]
+
+    def embed(self, tokens: Tokens) -> Tensor:
+        return self(tokens)
+
+    def context(self, tokens: Tokens, x_T1: Tensor) -> None:
+        return None
+
+    def through(self, x_T1: Tensor, context: None, blocks: Any) -> Tensor:
+        return x_T1
+
+    def read(self, x_T1: Tensor) -> Tensor:
+        return x_T1
 
 
-def masks(vocab: int = 8, mix: tuple[float, ...] = (1.0, 0.0, 0.0)) -> MaskMix:
-    return MaskMix(chooser(vocab), BASIC, vocab, mix=mix)
+class Ids(At):
+    """An encoder whose hidden state is the token id."""
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        super().forward(tokens)
+        return tokens.ids_T[:, None]
+
+
+class Written(nn.Module):
+    """A head whose logits, or one logit, are written down for every hidden state."""
+
+    def __init__(self, logits: Tensor | list[float]) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(torch.as_tensor(logits))
+
+    def inputs(self, states_TD: Tensor, tokens: Tokens) -> Tensor:
+        return states_TD
+
+    def read(self, encoder: Any, tokens: Tokens, at_M: Tensor) -> Tensor:
+        return encoder(tokens)[at_M]
+
+    def forward(self, x_N1: Tensor) -> Tensor:
+        return self.logits[x_N1[:, 0]]
+
+    def choose(self, x_N1: Tensor, ids_NK: Tensor) -> Tensor:
+        self.asked_NK = ids_NK
+        return self(x_N1).gather(1, ids_NK)
+
+
+def part(module: nn.Module) -> Any:
+    """A stub where a typed part is expected."""
+    return module
 
 
 def at_places(size: int, logits: dict[tuple[int, int], float]) -> Tensor:
@@ -39,16 +91,28 @@ def at_places(size: int, logits: dict[tuple[int, int], float]) -> Tensor:
 DRAWN = at_places(5, {(1, 7): 50.0, (2, 6): 50.0})
 
 
-def generator(logits_TV: Tensor = DRAWN, mix: tuple[float, ...] = (1.0, 0.0, 0.0)) -> Generator:
-    return Generator(masks(mix=mix), part(FixedLM(logits_TV)), sampling=Sampling())
+def chooser(vocab: int = 8) -> Chooser:
+    return Chooser(BASIC, vocab, rate=0.9)  # both words of TEXT
+
+
+def masks(vocab: int = 8, mix: tuple[float, ...] = (1.0, 0.0, 0.0)) -> MaskMix:
+    return MaskMix(chooser(vocab), BASIC, vocab, mix=mix)
+
+
+def generator(logits_TV: Tensor = DRAWN) -> Generator:
+    return Generator(masks(), MaskedLM(part(At()), part(Written(logits_TV))), sampling=Sampling())
+
+
+def frequency(counts: list[int]) -> Frequency:
+    return Frequency(chooser(), BASIC, 8, counts_V=torch.tensor(counts))
 
 
 def outcome(
-    objective: Any, tokens: Tokens = TEXT, draws: Draws | None = None
+    objective: Any, tokens: Tokens = TEXT, draws: Draws | None = None, *, fixed: bool = False
 ) -> tuple[Terms, dict[str, Tensor]]:
     """The terms, and the counts that the plan knows before them."""
-    draws = draws_of(tokens) if draws is None else draws
-    return terms_of(objective, tokens, draws), counts_of(objective, tokens, draws)
+    plan = objective.plan(tokens, draws_of(tokens) if draws is None else draws, fixed=fixed)
+    return Step(objective)(tokens, plan), plan.counts
 
 
 def total(term: Term) -> tuple[float, int]:
@@ -58,73 +122,3 @@ def total(term: Term) -> tuple[float, int]:
 
 def whole(counts: dict[str, Tensor]) -> dict[str, int]:
     return {name: int(count) for name, count in counts.items()}
-
-
-class FixedLM(nn.Module):
-    """Logits written down for every flat position; keeps what it was shown."""
-
-    def __init__(self, logits_TV: Tensor) -> None:
-        super().__init__()
-        self.logits_TV = nn.Parameter(logits_TV)
-        self.head = nn.Identity()
-
-    def states(self, tokens: Tokens, at_M: Tensor) -> Tensor:
-        return self(tokens, at_M)
-
-    def forward(self, tokens: Tokens, at_M: Tensor) -> Tensor:
-        self.saw_T = tokens.ids_T
-        return self.logits_TV[at_M]
-
-
-class At(nn.Module):
-    """An encoder whose hidden state is the flat position."""
-
-    def forward(self, tokens: Tokens) -> Tensor:
-        self.saw_T = tokens.ids_T
-        return torch.arange(len(tokens.ids_T))[:, None]
-
-
-class HeadAt(nn.Module):
-    """Logits over the vocabulary written down for every flat position, over the states of `At`."""
-
-    def __init__(self, logits_TV: Tensor) -> None:
-        super().__init__()
-        self.logits_TV = nn.Parameter(logits_TV)
-
-    def read(self, encoder: Any, tokens: Tokens, at_M: Tensor) -> Tensor:
-        return encoder(tokens)[at_M]
-
-    def forward(self, x_N1: Tensor) -> Tensor:
-        return self.logits_TV[x_N1[:, 0]]
-
-
-class Ids(nn.Module):
-    """An encoder whose hidden state is the token id."""
-
-    def forward(self, tokens: Tokens) -> Tensor:
-        self.saw_T = tokens.ids_T
-        return tokens.ids_T[:, None].float()
-
-
-class StubHead(nn.Module):
-    """A head that reads the state of a token alone."""
-
-    def inputs(self, states_TD: Tensor, tokens: Tokens) -> Tensor:
-        return states_TD
-
-
-class FixedHead(StubHead):
-    """A logit written down for every flat position."""
-
-    def __init__(self, logits_T: list[float]) -> None:
-        super().__init__()
-        self.logits_T = nn.Parameter(torch.tensor(logits_T))
-
-    def forward(self, x_ND: Tensor) -> Tensor:
-        assert len(x_ND) == len(self.logits_T)
-        return self.logits_T
-
-
-def part(module: nn.Module) -> Any:
-    """A stub where a typed part is expected."""
-    return module

@@ -250,7 +250,9 @@ def init_local_blocks(
             encoder.project.weight[:width, :width] = torch.eye(width)
         s = math.sqrt(amplitude * 4 * math.sqrt(shape.head_width) / width)
         for block in [b for b in encoder.blocks if b not in done]:
-            _turn_block(block, shape, s, width, encoder.direction, rng)
+            assert isinstance(block, Block)
+            draw_block(block, rng)
+            turn_heads(block, shape, s, width, encoder.direction)
         done.update(encoder.blocks)
 
 
@@ -269,19 +271,6 @@ def init_scaled_outputs(encoders: Iterable[Encoder]) -> None:
             done.update(encoder.blocks)
 
 
-def _turn_block(
-    block: nn.Module,
-    shape: Shape,
-    s: float,
-    width: int,
-    direction: Direction,
-    rng: torch.Generator,
-) -> None:
-    assert isinstance(block, Block)
-    draw_block(block, rng)
-    _turn_heads(block.qkv, shape, s, width, direction)
-
-
 def draw_block(block: Block, rng: torch.Generator) -> None:
     """The matrices of a post-norm block, the last two of them smaller."""
     draw_normal(block.qkv, rng)
@@ -295,9 +284,9 @@ def draw_normal(linear: nn.Linear, rng: torch.Generator, scale: float = 1.0) -> 
     linear.weight.normal_(std=scale / math.sqrt(linear.in_features), generator=rng)
 
 
-def _turn_heads(qkv: nn.Linear, shape: Shape, s: float, width: int, direction: Direction) -> None:
-    """Sets queries and keys of the local heads, which `init_bert` has drawn before."""
-    q_HWD, k_HWD, _ = qkv.weight.view(
+def turn_heads(block: Block, shape: Shape, s: float, width: int, direction: Direction) -> None:
+    """Sets queries and keys of the local heads, which were drawn before."""
+    q_HWD, k_HWD, _ = block.qkv.weight.view(
         3, shape.num_attention_heads, shape.head_width, shape.hidden_size
     )
     for head in range(local_heads(shape.num_attention_heads)):

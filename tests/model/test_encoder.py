@@ -1,3 +1,6 @@
+"""Encoders and their parts: packed rows, the dtype of the states, dropout, the gated layer, rotary
+positions. What heads and blocks compute is compared with the library's classes (tests/parity)."""
+
 import ctypes
 import math
 from collections.abc import Iterator
@@ -7,71 +10,90 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import assume, given, settings
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from batches import VOCAB, built, ragged_batch, text_batch
+from batches import (
+    built,
+    gradients,
+    pack,
+    packed_batches,
+    ragged_batch,
+    sequences_of,
+    text_batch,
+)
 from electrify.model import positions
 from electrify.model.blocks import geglu
 from electrify.model.dropout import dropout, keep_mask
-from electrify.model.heads import BinaryHead, LMHead, MaskedLM
+from electrify.model.encoder import Encoder
+from electrify.model.init import init_bert
 from electrify.model.positions import Rotary
-from electrify.model.shape import Shape
-
-SHAPE = Shape(
-    vocab_size=3,
-    embedding_size=2,
-    hidden_size=2,
-    num_hidden_layers=1,
-    num_attention_heads=1,
-    intermediate_size=2,
-    max_position_embeddings=8,
-)
+from electrify.tokens import Tokens
 
 
-def gelu(x: float) -> float:
-    return x * 0.5 * (1 + math.erf(x / math.sqrt(2)))
-
-
-def test_binary_head_by_hand() -> None:
-    """w . gelu(W h) with biases: h = (1, -1), W h + b = (2, .5), out 3 gelu(2) - gelu(.5) + .25."""
-    head = BinaryHead(SHAPE)
+def encoder(*, std: float = 0.3, **fields: float) -> Encoder:
+    """Weights large enough that everything depends on everything."""
+    made = built("bert-tiny", embedding_size=24, **fields).discriminator.encoder
+    rng = torch.Generator().manual_seed(0)
+    init_bert(made, rng, std=std)
     with torch.no_grad():
-        head.dense.weight.copy_(torch.tensor([[1.0, -1.0], [0.0, 0.5]]))
-        head.dense.bias.copy_(torch.tensor([0.0, 1.0]))
-        head.out.weight.copy_(torch.tensor([[3.0, -1.0]]))
-        head.out.bias.fill_(0.25)
-    logits = head(torch.tensor([[1.0, -1.0], [0.0, 0.0]]))
-    assert logits.shape == (2,)
-    assert logits[0].item() == pytest.approx(3 * 1.954500 - 0.345731 + 0.25, abs=1e-5)
-    assert logits[1].item() == pytest.approx(3 * gelu(0) - gelu(1) + 0.25, abs=1e-6)
+        for p in made.parameters():
+            if p.ndim == 1:
+                p.add_(0.1 * torch.randn(p.shape, generator=rng))
+    return made.eval()
 
 
-def test_lm_head_by_hand() -> None:
-    """Width 2, so LayerNorm leaves (1, -1) before its weight (2, 3) and bias (0, 1): (2, -2). Words
-    (1, 0), (0, 1), (1, 1), bias (0, 0, 10)."""
-    words = nn.Embedding(3, 2)
-    head = LMHead(SHAPE, words)
-    assert head.bias_V.tolist() == [0, 0, 0]
-    with torch.no_grad():
-        words.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
-        head.dense.weight.copy_(torch.eye(2))
-        head.dense.bias.zero_()
-        head.norm.weight.copy_(torch.tensor([2.0, 3.0]))
-        head.norm.bias.copy_(torch.tensor([0.0, 1.0]))
-        head.bias_V[2] = 10.0
-    assert head(torch.tensor([[3.0, 1.0]]))[0].tolist() == pytest.approx([2, -2, 10], abs=1e-5)
+@given(packed_batches())
+@settings(max_examples=25, deadline=None)
+def test_packed_equals_unpacked(tokens: Tokens) -> None:
+    """Values, and the gradient of every parameter."""
+    e = encoder()
+    alone = [[tokens.ids_T[cut].tolist()] for _, _, cut in sequences_of(tokens)]
+    assume(alone)
+    found = []
+    for batch in (tokens, pack(alone, row_length=32)):
+        states_ND = e(batch)[batch.real_T]
+        e.zero_grad()
+        ((states_ND * torch.arange(32.0)).sum(-1) ** 2).mul(1e-3).sum().backward()
+        found.append((states_ND, gradients(e)))
+    (one, here), (other, there) = found
+    torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    assert here.keys() == there.keys()
+    for n, g in here.items():
+        scale = float(g.abs().max().clamp(min=1))
+        torch.testing.assert_close(there[n], g, rtol=1e-4, atol=1e-5 * scale, msg=n)
 
 
-def test_logits_only_where_asked() -> None:
-    half = built("bert-tiny").discriminator
-    assert isinstance(half.head, LMHead)
-    tokens = ragged_batch()
-    at = torch.tensor([3, 7, 33])
-    logits = MaskedLM(half.encoder, half.head)(tokens, at)
-    assert logits.shape == (3, VOCAB)
-    torch.testing.assert_close(logits, half.head(half.encoder(tokens))[at], rtol=1e-5, atol=1e-6)
-    assert MaskedLM(half.encoder, half.head)(tokens, at[:0]).shape == (0, VOCAB)
+def test_autocast_carries_bfloat16_and_keeps_parameters_float32() -> None:
+    e, tokens = encoder(std=0.1), ragged_batch()
+    exact = e(tokens)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert e.embed(tokens).dtype == torch.bfloat16
+        out = e(tokens)
+    assert exact.dtype == torch.float32
+    assert out.dtype == torch.bfloat16
+    difference = (out.float() - exact)[tokens.real_T].detach().abs()
+    assert float(difference.max()) < 0.15
+    assert float(difference.mean()) < 0.02
+    out.float().pow(2).sum().backward()
+    assert all(
+        p.dtype == torch.float32 and p.grad is not None and p.grad.dtype == torch.float32
+        for p in e.parameters()
+    )
+
+
+@pytest.mark.parametrize("rates", [{"dropout": 0.5}, {"attention_dropout": 0.5}], ids=str)
+def test_dropout_in_training_only(rates: dict[str, float]) -> None:
+    e, plain, tokens = encoder(**rates), encoder(), ragged_batch()
+    torch.testing.assert_close(e(tokens), plain(tokens))
+    e.train()
+    torch.manual_seed(0)
+    one, two = e(tokens), e(tokens)
+    torch.manual_seed(0)
+    again = e(tokens)
+    assert not torch.equal(one, two)
+    assert torch.equal(one, again), "the seed decides it"
 
 
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -104,21 +126,16 @@ def test_value_and_gradient(dtype: torch.dtype) -> None:
     torch.testing.assert_close(x.grad, there * torch.tensor(1 / 0.8, dtype=dtype))
 
 
-def test_a_seed_decides_it_and_odd_sizes_work() -> None:
+def test_odd_sizes_and_extremes() -> None:
     x = torch.ones(3, 5, 7, dtype=torch.bfloat16)
-    found = []
-    for seed in (1, 1, 2):
-        torch.manual_seed(seed)
-        found.append(dropout(x, 0.5, training=True))
-    assert torch.equal(found[0], found[1])
-    assert not torch.equal(found[0], found[2])
+    assert dropout(x, 0.5, training=True).shape == x.shape
     assert dropout(torch.ones(0, 4), 0.5, training=True).shape == (0, 4)
     assert not dropout(x, 0.999999, training=True).any()
 
 
 @pytest.mark.parametrize(("dtype", "within"), [(torch.float32, 1e-6), (torch.bfloat16, 2**-7)])
 def test_geglu_and_its_gradient(dtype: torch.dtype, within: float) -> None:
-    """The first half of a row is u, the second its gate: gelu(u) * gate."""
+    """The first half of a row is u, the second its gate: gelu(u) * gate. The input stays."""
     rng = torch.Generator().manual_seed(1)
     both, grad = torch.randn(130, 64, generator=rng), torch.randn(130, 32, generator=rng)
     found, plain = (both.to(dtype).requires_grad_() for _ in range(2))
@@ -130,13 +147,7 @@ def test_geglu_and_its_gradient(dtype: torch.dtype, within: float) -> None:
     torch.testing.assert_close(ours, theirs, atol=within, rtol=within)
     torch.testing.assert_close(found.grad, plain.grad, atol=within, rtol=within)
     assert found.grad.dtype == dtype
-
-
-def test_its_input_stays() -> None:
-    both = torch.randn(4, 8, requires_grad=True)
-    before = both.detach().clone()
-    geglu(both).sum().backward()
-    assert torch.equal(both, before)
+    assert torch.equal(found, both.to(dtype))
 
 
 CUDA, META = 1, 14  # c10::DeviceType
@@ -224,8 +235,8 @@ def test_split_is_the_plain_turn(dtype, elements, monkeypatch):
     expected = (*turn(plain[:, :2]).unbind(1), plain[:, 2])
     for x, y, g_RHLW in zip(found, expected, grads.to(dtype), strict=True):
         assert torch.equal(x, y)
-        for given in (x, y):
-            given.view(2, 6, 2, 8).transpose(1, 2).backward(g_RHLW, retain_graph=True)
+        for one in (x, y):
+            one.view(2, 6, 2, 8).transpose(1, 2).backward(g_RHLW, retain_graph=True)
     assert ours.grad is not None
     assert plain.grad is not None
     assert torch.equal(ours.grad, plain.grad)
