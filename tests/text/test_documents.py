@@ -53,7 +53,9 @@ def test_chunking_never_changes_the_documents(blocks: list[str], size: int) -> N
     assert [d.strip() for d in found if d.strip()] == [d.strip() for d in expected if d.strip()]
 
 
-def test_encoding_policies(tmp_path: Path) -> None:
+@pytest.mark.parametrize("chunk", [3, 1 << 20])
+def test_encoding_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    monkeypatch.setattr(streams, "CHUNK", chunk)
     path = write(tmp_path, "latin.txt", b"fine\r\n\r\nna\xefve caf\xe9\n\nalso fine\n")
     with pytest.raises(UserError, match=r"latin\.txt, line 3, is not UTF-8"):
         read(path)
