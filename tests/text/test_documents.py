@@ -3,9 +3,10 @@
 import gzip
 import json
 import random
-import subprocess
-import sys
+import re
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -44,24 +45,23 @@ def test_byte_order_mark_newlines_and_nul(tmp_path: Path, monkeypatch: pytest.Mo
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(alphabet="ab é中\n😀", max_size=40), max_size=8), st.integers(8, 64))
 def test_chunking_never_changes_the_documents(blocks: list[str], size: int) -> None:
-    text = "\n\n".join(blocks).encode()
-    blank = documents._BLANK_LINE  # pyright: ignore[reportPrivateUsage]
-    expected = [d.strip() for d in blank.split(text) if d.strip()]
-    chunks = [text[i : i + size] for i in range(0, len(text), size)]
-    found = [d.strip() for d in documents.split(chunks, blank, Counter()) if d.strip()]
-    assert found == expected
+    text = "\n\n".join(blocks)
+    found = documents.split(
+        (text[i : i + size] for i in range(0, len(text), size)), documents.BLANK_LINE, Counter()
+    )
+    expected = documents.BLANK_LINE.split(text)
+    assert [d.strip() for d in found if d.strip()] == [d.strip() for d in expected if d.strip()]
 
 
-def test_encoding_policies(tmp_path: Path) -> None:
+@pytest.mark.parametrize("chunk", [3, 1 << 20])
+def test_encoding_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    monkeypatch.setattr(streams, "CHUNK", chunk)
     path = write(tmp_path, "latin.txt", b"fine\r\n\r\nna\xefve caf\xe9\n\nalso fine\n")
     with pytest.raises(UserError, match=r"latin\.txt, line 3, is not UTF-8"):
         read(path)
-    docs, counts = read(path, encoding_errors="replace")
-    assert docs == ["fine", "na\ufffdve caf\ufffd", "also fine"]
-    assert counts["encoding_errors"] == 1
-    docs, counts = read(path, encoding_errors="skip")
-    assert docs == ["fine", "also fine"]
-    assert counts["encoding_errors"] == 1
+    replaced = ["fine", "na\ufffdve caf\ufffd", "also fine"]
+    assert read(path, encoding_errors="replace") == (replaced, {"encoding_errors": 1})
+    assert read(path, encoding_errors="skip") == (["fine", "also fine"], {"encoding_errors": 1})
 
 
 @pytest.mark.parametrize("ending", [".txt", ".csv", ".tsv", ".jsonl", ".fa", ".smi"])
@@ -74,7 +74,7 @@ def test_a_bad_byte_is_one_sign_in_every_kind_of_file(tmp_path: Path, ending: st
     path = write(tmp_path, f"a{ending}", heads.get(ending, b"") + text + b"\n")
     assert read(path, encoding_errors="replace")[0] == [found]
     assert read(path, encoding_errors="skip") == ([], {"encoding_errors": 1})
-    with pytest.raises(UserError, match=r"is not UTF-8\. Convert the file, or choose"):
+    with pytest.raises(UserError, match=rf"a\{ending}.* is not UTF-8\. Convert it"):
         read(path)
 
 
@@ -96,22 +96,6 @@ def test_json_lines(tmp_path: Path) -> None:
         read(path, text_column="本文")
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('{"text": "cut', "line 2: broken JSON"),
-        ('{"body": "x", "id": 3}', "line 2: no column 'text'; found: body, id"),
-        ('{"text": 5}', "line 2: 'text' must be a text, not 5"),
-        ("[1, 2]", "line 2: not a JSON object"),
-    ],
-)
-def test_broken_json_line_is_named(tmp_path: Path, line: str, message: str) -> None:
-    with pytest.raises(UserError, match=rf"a\.jsonl, {message}"):
-        read(write(tmp_path, "a.jsonl", '{"text": "fine"}\n' + line + "\n"))
-    with pytest.raises(UserError, match="one JSON array"):
-        read(write(tmp_path, "a.json", '[\n{"text": "x"}\n]'))
-
-
 def test_csv_and_tsv(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", 'id,text\r\n1,"one, ""two""\nthree"\r\n2,four\r\n3,\r\n')
     docs, counts = read(path)
@@ -124,10 +108,6 @@ def test_csv_and_tsv(tmp_path: Path) -> None:
         read(path, text_column="body")
     with pytest.raises(UserError, match=r"none of its columns \(text#0: 'one'; text#1"):
         read(write(tmp_path, "d.csv", "text,text\none,two\n"))
-    with pytest.raises(UserError, match=r"b\.csv, line 3: 1 columns, expected 2"):
-        read(write(tmp_path, "b.csv", "id,text\n1,x\n2\n"))
-    with pytest.raises(UserError, match=r"c\.csv, line 3: broken CSV"):
-        read(write(tmp_path, "c.csv", 'id,text\n1,"open\nx\n'))
 
 
 def test_parquet(tmp_path: Path) -> None:
@@ -157,20 +137,19 @@ def test_parquet(tmp_path: Path) -> None:
         read(path)
 
 
-PEAK = """
-import json, resource, sys
-from collections import Counter
-from pathlib import Path
-from electrify.text import documents
-from electrify.text.options import PrepareConfig
-from electrify.text.sources import Source
-import pyarrow.parquet
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-config = PrepareConfig(inputs=("x",), output_dir="x")
-source = Source("a", "parquet", Path(sys.argv[1]))
-size = sum(map(len, documents.documents(source, config, counts=Counter())))
-print(json.dumps([size, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024]))
-"""
+def peak_mb() -> int:
+    """Of this process. (ru_maxrss begins with that of the process that has started it.)"""
+    (kilobytes,) = re.findall(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
+    return int(kilobytes) >> 10
+
+
+def memory_of(path: Path) -> tuple[int, int]:
+    """The characters of its documents, and the MB that reading them takes; in a fresh process."""
+    pytest.importorskip("pyarrow.parquet")
+    options, before = PrepareConfig(inputs=(str(path),), output_dir="unused"), peak_mb()
+    source = Source("a", "parquet", path)
+    size = sum(map(len, documents.documents(source, options, counts=Counter())))
+    return size, peak_mb() - before
 
 
 @pytest.mark.slow
@@ -185,13 +164,8 @@ def test_memory_of_long_rows_of_parquet(tmp_path: Path, same: bool) -> None:
     texts = pa.chunked_array([[words if same else f"{words}{i}"] for i in range(256)])
     with pq.ParquetWriter(tmp_path / "a.parquet", schema, **how) as writer:
         writer.write_table(pa.table({"text": texts}, schema=schema))
-    done = subprocess.run(
-        [sys.executable, "-c", PEAK, str(tmp_path / "a.parquet")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    size, peak = json.loads(done.stdout)
+    with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
+        size, peak = fresh.submit(memory_of, tmp_path / "a.parquet").result()
     assert size > 256 * 7_000_000
     assert peak < 500
 

@@ -30,7 +30,11 @@ def tokenizer_json(kind: str = "wordpiece") -> str:
 
 @cache
 def encoders() -> tuple[Encoder, Encoder]:
-    return Encoder(tokenizer_json()), Encoder(tokenizer_json(), remember=False)
+    """One that remembers chunks, and one that does not."""
+    fast, plain = Encoder(tokenizer_json()), Encoder(tokenizer_json())
+    assert fast._known is not None
+    plain._known = None
+    return fast, plain
 
 
 PIECES = st.sampled_from(
@@ -50,8 +54,6 @@ PIECES = st.sampled_from(
 @example(["a\x0bb \x1cc\x85d e\u2028f"])
 def test_remembering_changes_nothing(texts: list[str]) -> None:
     fast, plain = encoders()
-    assert fast._known is not None
-    assert plain._known is None
     for a, b in zip(fast(texts), plain(texts), strict=True):
         assert np.array_equal(a, b)
 
@@ -87,7 +89,8 @@ def test_pieces_end_where_windows_do(kind, splitting, monkeypatch):
 def part(tmp_path: Path) -> Path:
     handle = start(Start(tokenizer=tokenizer_json(), unk=1, dtype="<u2"))
     path = tmp_path / "x" / "1.part"
-    write_part(path, handle(Task("k", ["hello world", "the", "hello"], [False, True, False])))
+    made = handle(Task(["hello world", "the", "hello"], [False, True, False]))
+    write_part(path, made, key="k")
     return path
 
 
@@ -147,7 +150,7 @@ def test_fractions_are_uniform_and_independent() -> None:
 
 def test_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"word{i} the café {i}" for i in range(200)]
-    expected = Encoder(tokenizer_json(), remember=False)(texts)
+    expected = encoders()[1](texts)
     monkeypatch.setattr(encode, "_MAX_KNOWN", 10)
     monkeypatch.setattr(encode, "_BATCH", 100)
     for a, b in zip(Encoder(tokenizer_json())(texts), expected, strict=True):

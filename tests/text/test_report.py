@@ -29,6 +29,9 @@ GERMAN = "\n\n".join(
     for n in range(40)
 )
 
+# Its I is the capital of ı, and its İ that of i.
+TURKISH = "İstanbul'da ılık bir akşam. Isı arttı ve herkes dışarı çıktı.\n\n" * 40
+
 
 @pytest.mark.parametrize(
     ("text", "changes", "flags"),
@@ -40,6 +43,8 @@ GERMAN = "\n\n".join(
         ("acgt" * 900 + "\n\n" + "ttga" * 900, {}, "--tokenizer bpe --pre-tokenizer none"),
         ("北京的火车来得很晚，没有人在等。\n\n" * 50, {}, "--tokenizer unigram"),
         (GERMAN, {}, "--no-strip-accents, or --no-lowercase, which keeps case, too"),
+        (TURKISH, {"strip_accents": False}, "--no-lowercase"),
+        (TURKISH, {"strip_accents": False, "lowercase": False}, ""),
     ],
     ids=lambda x: str(x)[:12],
 )
@@ -90,9 +95,8 @@ def test_a_warning_above_a_hundredth(tmp_path, tokenizer, capsys):
 
 
 def test_a_refusal_above_a_tenth_and_its_flag(tmp_path: Path, tokenizer: str) -> None:
-    source = foreign(tmp_path, lines=20)
     out = tmp_path / "out"
-    options = config(source, out, tokenizer=tokenizer)
+    options = config(foreign(tmp_path, lines=20), out, tokenizer=tokenizer)
     with pytest.raises(UserError, match=r"20\.0% of the characters .*--allow-unk accepts it"):
         prepare(options)
     assert not (out / "manifest.json").exists()
@@ -117,9 +121,7 @@ def test_a_trained_one_is_judged_before_the_text_is_tokenised(tmp_path, capsys):
     assert manifest.vocab_size == 261
 
 
-def test_what_shows_only_afterwards_is_said_at_the_end(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_shows_only_afterwards_is_said_at_the_end(tmp_path, capsys):
     (tmp_path / "a.txt").write_text("\n\n".join(some_texts(40)), encoding="utf-8")
     words = ["prepare", str(tmp_path / "a.txt"), "--output-dir", str(tmp_path / "out")]
     assert main([*words, "--vocab-size", "600", "--workers", "1"]) == 0
@@ -127,29 +129,13 @@ def test_what_shows_only_afterwards_is_said_at_the_end(
     assert re.search(r"of \d+ entries .* fewer than 20 times, .*: .*--vocab-size 256 or so", said)
 
 
-def test_accents_are_kept_where_many_words_have_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for text, stripped in ((GERMAN, False), (PROSE, True)):
-        (tmp_path / "a.txt").write_text(text, encoding="utf-8")
-        options = PrepareConfig(inputs=(str(tmp_path / "a.txt"),), output_dir="data")
-        texts = beginnings(choose_sources(options), options)
-        assert keeping_accents(texts, options).accents_stripped == stripped
-        said = "accents are kept, because 8.0% of the words have one" in capsys.readouterr().err
-        assert said != stripped
-        asked = replace(options, strip_accents=True)
-        assert keeping_accents(texts, asked) == asked
-
-
-def test_turkish_is_not_lower_cased_unseen(tmp_path: Path) -> None:
-    """Its I is the capital of ı, and its İ that of i."""
-    turkish = "İstanbul'da ılık bir akşam. Isı arttı ve herkes dışarı çıktı.\n" * 40
-    (tmp_path / "a.txt").write_text(turkish, encoding="utf-8")
-    options = PrepareConfig(inputs=(str(tmp_path / "a.txt"),), output_dir="data")
+@pytest.mark.parametrize(("text", "stripped"), [(GERMAN, False), (PROSE, True)])
+def test_accents_are_kept_where_many_words_have_one(tmp_path, capsys, text, stripped):
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+    options = config(tmp_path / "a.txt", tmp_path / "data")
     texts = beginnings(choose_sources(options), options)
-    options = keeping_accents(texts, options)
-    said = look(texts, options, {"txt"})
-    assert "Turkish" in said
-    assert "--no-lowercase" in said
-    assert "Turkish" not in look(texts, replace(options, lowercase=False), {"txt"})
-    assert "Turkish" not in look([GERMAN], options, {"txt"})
+    assert keeping_accents(texts, options).accents_stripped == stripped
+    said = "accents are kept, because 8.0% of the words have one" in capsys.readouterr().err
+    assert said != stripped
+    asked = replace(options, strip_accents=True)
+    assert keeping_accents(texts, asked) == asked

@@ -1,7 +1,6 @@
 """Which files an input names, in which order, what is left out, and which column holds the
 texts."""
 
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -83,12 +82,6 @@ def test_source_code_and_logs_are_text_where_the_user_asks_for_them(tmp_path: Pa
     assert all(s.format == "txt" for s in found(str(tmp_path / "*.py*")))
 
 
-def said_of(folder: Path | str, capsys: pytest.CaptureFixture[str]) -> str:
-    capsys.readouterr()
-    choose_sources(asked(folder))
-    return capsys.readouterr().err
-
-
 def test_everything_left_out_is_counted_and_named_by_reason(tmp_path, capsys):
     folder = tmp_path / "corpus"
     put(folder, "a.txt", "b/c.txt", "LICENSE.txt", "pic.png", ".hidden.txt")
@@ -96,25 +89,22 @@ def test_everything_left_out_is_counted_and_named_by_reason(tmp_path, capsys):
     (folder / "empty.txt").touch()
     (folder / "linked").symlink_to(tmp_path / "elsewhere")
     (folder / "back").symlink_to(folder)
-    (folder / "dead.txt").symlink_to(tmp_path / "gone.txt")
     (folder / "linked.txt").symlink_to(tmp_path / "one.txt")
     (folder / "list.csv").write_text("title,year\nEmma,1815\n")
-    os.mkfifo(folder / "pipe.txt")
-    said = said_of(folder, capsys)
-    assert len(said.splitlines()) == 1
-    assert said.startswith("left out 9; ")
-    for part in (
-        "links to folders (not followed): 2 (back, linked)",
-        "links that lead nowhere, pipes or devices: 2 (dead.txt, pipe.txt)",
-        "empty files: 1 (empty.txt)",
-        "files of other kinds: 1 (pic.png)",
-        "files about the corpus: 1 (LICENSE.txt)",
-        "hidden: 1 (.hidden.txt)",
-        "tables without a column 'text': 1 (corpus/list.csv)",
-    ):
-        assert part in said
+    choose_sources(asked(folder))
+    assert capsys.readouterr().err == (
+        "left out 7; hidden: 1 (.hidden.txt); files about the corpus: 1 (LICENSE.txt); "
+        "links to folders (not followed): 2 (back, linked); empty files: 1 (empty.txt); "
+        "files of other kinds: 1 (pic.png); "
+        "tables without a column 'text': 1 (corpus/list.csv)\n"
+    )
     names = ["corpus/a.txt", "corpus/b/c.txt", "corpus/linked.txt", "corpus/list.csv"]
     assert [s.name for s in found(str(folder))] == names
+    choose_sources(asked(f"{folder}/[abp]*"))
+    assert capsys.readouterr().err == (
+        "left out 3; folders into which this pattern does not lead: 2 (b, back); files of other "
+        "kinds: 1 (pic.png)\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,7 +134,7 @@ def test_a_column_with_a_known_name_is_found(tmp_path, capsys, name, text, colum
     ("text", "says"),
     [
         ("note,title\na,b\n", r"none of its columns \(note: 'a'; title: 'b'\) is called text, sen"),
-        ("text;label\na;b\n", "to be separated by ';': save it with commas"),
+        ("text;label\na;b\n", "separated by ';'. Save it with commas"),
     ],
 )
 def test_which_column_cannot_be_known(tmp_path: Path, text: str, says: str) -> None:
@@ -164,12 +154,3 @@ def test_data_sets(tmp_path: Path) -> None:
     ]
     assert sources[1].identity() == {"name": "hub:owner/name", "bytes": 0, "sha256": ""}
     assert found(f"hub:{tmp_path}:more")[0].name == f"hub:{tmp_path.name}:more"
-
-
-def test_patterns_say_what_they_leave_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    put(tmp_path, "a.txt", "b/c.txt", "d.png")
-    said = said_of(f"{tmp_path}/*", capsys)
-    assert "files of other kinds: 1 (d.png)" in said
-    assert "folders into which this pattern does not lead: 1 (b)" in said

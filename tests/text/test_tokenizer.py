@@ -4,12 +4,11 @@ they belong and not in texts."""
 import itertools
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, XLNetTokenizer
-from vocabularies import some_texts, trained
+from vocabularies import AUTO, EVERY, NONE, SPACES, some_texts, trained
 
 from electrify.errors import UserError
 from electrify.text.encode import Encoder
@@ -28,43 +27,47 @@ ODD = [
     *("Élan VITAL naïve", "中文字 mixed 文 text", "[MASK] [SEP] foo[CLS]bar", "a\0b\ufffdc"),
     *("tab\tnew\nline\r\n x", "ﬁne ½ ﷽ Ⅷ", "don't  stop...   ", "\u200bzero\u00adwidth"),
     *("İstanbul ẞ ǅ", "e\u0301 ḱ", "x" * 150, "हिन्दी ไทย 한국어", "  lead", "😀👍🏽", " ", ""),
-    "Straße ΣΊΣΥΦΟΣ",
+    *("Straße ΣΊΣΥΦΟΣ", "def  f(x):\n    return 'é' + 中", "x" * 700, "unseen ☃ [MASK]x"),
 ]
 
 
-@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
-def test_special_tokens_come_first_and_pairs_have_types(kind: str, tmp_path: Path) -> None:
-    save_trained(trained(kind), tmp_path, kind=kind, lowercase=True, strip_accents=True)
+def test_vocab_txt_is_the_vocabulary(tmp_path: Path) -> None:
+    case = {"lowercase": True, "strip_accents": True}
+    save_trained(trained("wordpiece", **case), tmp_path, kind="wordpiece", **case)
+    tokens = (tmp_path / "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
     tokenizer = load_tokenizer(tmp_path)
-    assert special_ids(tokenizer) == SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
-    assert vocabulary_size(tokenizer) == len(tokenizer) <= 500
-    assert tokenizer.model_max_length == 512
-    pair = tokenizer("abc", "de")
-    middle = pair["input_ids"].index(3)
-    assert (pair["input_ids"][0], pair["input_ids"][-1]) == (2, 3)
-    assert pair["token_type_ids"] == [0] * (middle + 1) + [1] * (
-        len(pair["input_ids"]) - middle - 1
-    )
+    assert {token: i for i, token in enumerate(tokens)} == tokenizer.get_vocab()
+    assert len(tokens) <= 500
     assert tokenizer("[MASK]")["input_ids"] == [2, 4, 3]
-    if kind == "wordpiece":
-        lines = (tmp_path / "vocab.txt").read_text(encoding="utf-8").split("\n")
-        assert lines[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-        assert {t: i for i, t in enumerate(lines[:-1])} == tokenizer.get_vocab()
 
 
-@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
-def test_auto_tokenizer_gives_the_trained_ids(kind: str, tmp_path: Path) -> None:
-    for lowercase, strip_accents in itertools.product((True, False), repeat=2):
-        folder = tmp_path / f"{lowercase}-{strip_accents}"
-        tokenizer = trained(kind, lowercase=lowercase, strip_accents=strip_accents)
-        save_trained(tokenizer, folder, kind=kind, lowercase=lowercase, strip_accents=strip_accents)
-        if lowercase:  # as in an exported folder, where transformers chooses by the model too
-            (folder / "config.json").write_text(json.dumps({"model_type": "electra"}))
-        auto, raw = load_tokenizer(folder), Tokenizer.from_file(str(folder / "tokenizer.json"))
-        for text in ODD + some_texts(3):
-            expected = tokenizer.encode(text).ids
-            assert raw.encode(text).ids == expected
-            assert auto(text)["input_ids"] == expected
+BOTH = (True, False)
+CASES = [
+    *itertools.product(("wordpiece", "bpe", "unigram"), [AUTO], BOTH, BOTH),
+    *((*one, False, False) for one in (*EVERY, ("unigram", NONE), ("wordpiece", SPACES))),
+]
+
+
+@pytest.mark.parametrize(("kind", "splitting", "lowercase", "strip_accents"), CASES)
+def test_auto_tokenizer_gives_the_trained_ids(tmp_path, kind, splitting, lowercase, strip_accents):
+    case = {"lowercase": lowercase, "strip_accents": strip_accents}
+    tokenizer = trained(kind, splitting=splitting, **case)
+    save_trained(tokenizer, tmp_path, kind=kind, **case)
+    if lowercase:  # as in an exported folder, where transformers chooses by the model too
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": "electra"}))
+    auto, raw = load_tokenizer(tmp_path), Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    for text in ODD + some_texts(3):
+        expected = tokenizer.encode(text)
+        assert raw.encode(text).ids == expected.ids
+        found = auto(text, return_offsets_mapping=True)
+        assert (found["input_ids"], found["offset_mapping"]) == (expected.ids, expected.offsets)
+    assert special_ids(auto) == SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
+    assert vocabulary_size(auto) == len(auto)
+    pair, (one, two) = auto("abc", "de"), auto(["abc", "de"])["input_ids"]
+    assert pair["input_ids"] == one + two[1:]
+    assert pair["token_type_ids"] == [0] * len(one) + [1] * (len(two) - 1)
+    long = auto(" ".join(some_texts(60)), truncation=True)["input_ids"]
+    assert len(long) == auto.model_max_length == 512
 
 
 def bert_like(folder: Path, names: dict[str, str]) -> Path:
@@ -96,23 +99,18 @@ def test_equivalents_and_missing_special_tokens(tmp_path: Path) -> None:
         special_ids(load_tokenizer(bert_like(tmp_path / "c", ROBERTA | {"pad_token": "<unk>"})))
 
 
-def by_hand(folder: Path, **more: Any) -> Path:
-    """A tokenizer as one gets it by wrapping `tokenizers`: it puts nothing around a text."""
+def test_a_given_tokenizer_reads_as_pre_training_does(tmp_path, capsys):
+    """[CLS] text [SEP], padded on the right, however it did before; one that does so stays."""
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
     made = Tokenizer(models.WordPiece({w: k for k, w in enumerate(words)}, unk_token="[UNK]"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
-    roles = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
-    PreTrainedTokenizerFast(tokenizer_object=made, **roles | more).save_pretrained(str(folder))
-    return folder
-
-
-def test_a_given_tokenizer_reads_as_pre_training_does(tmp_path, capsys):
-    """[CLS] text [SEP], padded on the right, however it did before; one that does so stays."""
-    given = by_hand(tmp_path / "given", padding_side="left", truncation_side="left")
-    save_existing(str(given), tmp_path / "copy")
-    assert (
-        "[CLS], the text, [SEP]; the second text of a pair as segment 1" in capsys.readouterr().err
-    )
+    named = {f"{word[1:-1].lower()}_token": word for word in words[:5]}
+    sides = {"padding_side": "left", "truncation_side": "left"}
+    given = PreTrainedTokenizerFast(tokenizer_object=made, **named, **sides)
+    given.save_pretrained(str(tmp_path / "given"))  # it puts nothing around a text
+    save_existing(str(tmp_path / "given"), tmp_path / "copy")
+    said = capsys.readouterr().err
+    assert "[CLS], the text, [SEP]; the second text of a pair as segment 1" in said
     read = AutoTokenizer.from_pretrained(tmp_path / "copy")
     assert (read.padding_side, read.truncation_side) == ("right", "right")
     assert read("a b")["input_ids"] == [2, 5, 6, 3]
@@ -134,9 +132,8 @@ def test_pairs_of_a_given_tokenizer_have_two_segments(tmp_path, capsys):
     made = Tokenizer(models.BPE(words | {"\u0120b": 8}, [("\u0120", "b")]))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
-    names = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
-    named = {f"{role}_token": name for role, name in names.items()}
-    PreTrainedTokenizerFast(tokenizer_object=made, **named).save_pretrained(str(tmp_path / "given"))
+    given = PreTrainedTokenizerFast(tokenizer_object=made, **ROBERTA)
+    given.save_pretrained(str(tmp_path / "given"))
     save_existing(str(tmp_path / "given"), tmp_path / "copy")
     assert "second text of a pair as segment 1" in capsys.readouterr().err
     read = AutoTokenizer.from_pretrained(tmp_path / "copy")

@@ -5,31 +5,23 @@ import hashlib
 import itertools
 import random
 import unicodedata
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from vocabularies import some_texts, trained
+from vocabularies import AUTO, EVERY, NONE, SPACES, some_texts, trained
 
 from electrify.errors import UserError
 from electrify.text import vocabulary as module
 from electrify.text.encode import Encoder
-from electrify.text.tokenizer import load_tokenizer, save_trained, word_edges
 from electrify.text.tokenizer import plain as plain_tokenizer
+from electrify.text.tokenizer import save_trained, word_edges
 from electrify.text.vocabulary import Splitting, enough, train
 
 UNK = 1
-AUTO, NONE, SPACES = Splitting(), Splitting("none"), Splitting("whitespace")
-CHUNKS = Splitting("chunks", 3)
-EVERY = [
-    *(("wordpiece", splitting) for splitting in (NONE, CHUNKS)),
-    *(("bpe", splitting) for splitting in (AUTO, SPACES, NONE, CHUNKS)),
-    *(("character", splitting) for splitting in (AUTO, SPACES, CHUNKS)),
-    *(("byte", splitting) for splitting in (AUTO, SPACES, NONE)),
-]
 
 
 def vocabulary(texts: list[str], kind: str, splitting: Splitting, **changes: Any) -> Any:
@@ -155,41 +147,20 @@ def test_kmers_are_tokens_and_the_rest_is_characters() -> None:
     assert tokenizer.encode("NNN", add_special_tokens=False).tokens == ["[UNK]"]
 
 
-@cache
-def texts_of_all() -> list[str]:
-    return ["CC(=O)Oc1ccccc1 Cl\n\tNa+", "def  f(x):\n    return 'é' + 中", "the cat  sat."] * 5
-
-
-@pytest.mark.parametrize(("kind", "splitting"), [*EVERY, ("unigram", NONE), ("wordpiece", SPACES)])
-def test_auto_tokenizer_gives_the_same(kind: str, splitting: Splitting, tmp_path: Path) -> None:
-    tokenizer = vocabulary(texts_of_all(), kind, splitting)
-    save_trained(tokenizer, tmp_path, kind=kind, lowercase=False, strip_accents=False)
-    (tmp_path / "config.json").write_text('{"model_type": "electra"}')
-    auto = load_tokenizer(tmp_path)
-    for text in [*texts_of_all()[:3], "x" * 700, "unseen ☃ [MASK]x"]:
-        ours = tokenizer.encode(text)
-        found = auto(text, return_offsets_mapping=True)
-        assert found["input_ids"] == ours.ids
-        assert found["offset_mapping"] == ours.offsets
-    long = auto("CC(=O) " * 2000, truncation=True)["input_ids"]
-    assert len(long) == auto.model_max_length == 512
+MIXED = ["CC(=O)Oc1ccccc1 Cl\n\tNa+", "def  f(x):\n    return 'é' + 中", "the cat  sat."] * 5
 
 
 def words_by_edges(kind: str, splitting: Splitting, text: str, folder: Path) -> list[str]:
-    tokenizer = vocabulary(texts_of_all(), kind, splitting)
+    tokenizer = vocabulary(MIXED, kind, splitting)
     save_trained(tokenizer, folder, kind=kind, lowercase=False, strip_accents=False)
     edges = word_edges(folder)
-    import torch
-
     found = tokenizer.encode(text, add_special_tokens=False)
     ids = torch.tensor(found.ids)
     joins = [False, *edges.joins(ids[:-1], ids[1:]).tolist()]
     words: list[list[int]] = []
     for (start, stop), joined in zip(found.offsets, joins, strict=True):
-        if joined:
-            words[-1][1] = stop
-        else:
-            words.append([start, stop])
+        words += [] if joined else [[start, stop]]
+        words[-1][1] = stop
     return [text[a:b] for a, b in words]
 
 
@@ -227,20 +198,15 @@ def syllables(n: int) -> list[str]:
     ]
 
 
-def molecules(n: int, *, size: int = 50) -> list[str]:
+def molecules(n: int) -> list[str]:
     draw = random.Random(4)
-    return ["".join(draw.choices("CcNnOo()=1234", k=size)) for _ in range(n)]
+    return ["".join(draw.choices("CcNnOo()=1234", k=50)) for _ in range(n)]
 
 
-def test_unigram_takes_all_of_a_text_whose_words_repeat() -> None:
-    texts = some_texts(1000)
-    assert sum(map(len, texts)) > 1 << 16
-    assert enough(texts, 300) is texts
-    few = molecules(1000)
-    assert enough(few, 300) is few
-
-
-def test_unigram_takes_part_of_a_text_whose_words_do_not_repeat() -> None:
+def test_unigram_takes_part_of_a_text_only_if_its_words_do_not_repeat() -> None:
+    for all_of_it in (some_texts(1000), molecules(1000)):
+        assert enough(all_of_it, 300) is all_of_it
+    assert sum(map(len, some_texts(1000))) > 1 << 16
     texts = [*molecules(2000), "rare \u2603"]
     kept = enough(texts, 300)
     assert 1 << 16 <= sum(map(len, kept)) < (1 << 16) + 100

@@ -1,7 +1,19 @@
-"""Texts and tokenizers for the tests of this folder. It imports little: processes start here."""
+"""Texts and tokenizers for the tests of this folder."""
 
 import random
 from typing import Any
+
+from electrify.text.vocabulary import Splitting, train
+
+AUTO, NONE, SPACES = Splitting(), Splitting("none"), Splitting("whitespace")
+CHUNKS = Splitting("chunks", 3)
+EVERY = [
+    *(("wordpiece", splitting) for splitting in (NONE, CHUNKS)),
+    *(("bpe", splitting) for splitting in (AUTO, SPACES, NONE, CHUNKS)),
+    *(("character", splitting) for splitting in (AUTO, SPACES, CHUNKS)),
+    *(("byte", splitting) for splitting in (AUTO, SPACES, NONE)),
+]
+"""Tokenizers that spell any text."""
 
 
 def some_texts(n: int = 300) -> list[str]:
@@ -19,8 +31,6 @@ def some_texts(n: int = 300) -> list[str]:
 
 def trained(kind: str, **changes: Any) -> Any:
     """A `tokenizers.Tokenizer` of 500 pieces trained on `some_texts`."""
-    from electrify.text.vocabulary import train
-
     options: dict[str, Any] = {
         "vocab_size": 500,
         "lowercase": True,

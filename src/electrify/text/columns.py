@@ -83,8 +83,8 @@ def text_columns(
     """The columns of the text and of a second one. rows: the first of the file, or all. pairs:
     whether a second text is looked for. Raises UserError."""
     known = _lower(rows)
-    couples = [(a, b) for a in SECOND if a in known for b in SECOND[a] if b in known and pairs]
-    couples = [(known[a], known[b]) for a, b in couples]
+    seconds = SECOND.items() if pairs else ()
+    couples = [(known[a], known[b]) for a, all_b in seconds for b in all_b if {a, b} <= {*known}]
     if text is not None:
         text = column_named(path, rows, text)
     elif couples and "text" not in known:

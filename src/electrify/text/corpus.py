@@ -20,19 +20,22 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from shlex import quote
-from typing import IO, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import numpy as np
 from annotated_types import Gt, Le
 
-from ..errors import UserError, failing_as, need
+from ..errors import failing_as, need
 from ..files import json_text, read_json, sha256, sync, text_hash, write, written
 from ..progress import say
 from ..special import SpecialIds
 from ..values import Natural
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 Split = Literal["train", "valid"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -119,12 +122,17 @@ def read_manifest(folder: Path) -> Manifest:
         f"{folder} is not a prepared corpus: it has no {MANIFEST}",
         f"make one with `electrify prepare CORPUS --output-dir {quote(str(folder))}`",
     )
-    from pydantic import TypeAdapter
-
     fields = read_json(path)
     whole = fields.pop("sha256", None) == _hash_of(fields)
     need(whole, f"{path} is damaged or was edited: its checksum differs", AGAIN)
-    return TypeAdapter(Manifest).validate_python(fields)
+    return _schema().validate_python(fields)
+
+
+@cache
+def _schema() -> TypeAdapter[Manifest]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Manifest)
 
 
 def is_unfinished(folder: Path) -> bool:
@@ -210,6 +218,37 @@ def _array(path: Path) -> np.ndarray:
 
 # ------------------------------------------------------------------ writing
 
+Documents = tuple[np.ndarray, np.ndarray]
+"""The lengths of some documents, and their token ids, laid end to end."""
+
+
+class CorpusWriter:
+    """Documents of both splits -> the files of a corpus, without its manifest."""
+
+    def __init__(self, folder: Path, vocab_size: int, *, shard_mb: int) -> None:
+        self._folder = folder
+        self._dtype = token_dtype(vocab_size)
+        self._unigram_V = np.zeros(vocab_size, np.int64)
+        self._writers: dict[Split, ShardWriter] = {
+            split: ShardWriter(folder, split, dtype=self._dtype, shard_bytes=shard_mb << 20)
+            for split in SPLITS
+        }
+
+    def add(self, documents: dict[Split, Documents]) -> None:
+        for split, writer in self._writers.items():
+            writer.add(*documents[split])
+        self._unigram_V += np.bincount(documents["train"][1], minlength=len(self._unigram_V))
+
+    def close(self) -> dict[str, Any]:
+        """The fields of the manifest that describe the files."""
+        return {
+            "format": 1,
+            "dtype": self._dtype.name,
+            "vocab_size": len(self._unigram_V),
+            "unigram_sha256": put_array(self._folder / UNIGRAM, self._unigram_V),
+            "splits": {split: writer.close() for split, writer in self._writers.items()},
+        }
+
 
 class ShardWriter:
     """Documents of one split -> pairs of files of at most `shard_bytes` of tokens; a document is
@@ -221,52 +260,47 @@ class ShardWriter:
         self._dtype = dtype
         self._limit = shard_bytes // dtype.itemsize
         self._shards: list[Shard] = []
-        self._file: IO[bytes] | None = None
         self._tokens = 0
         self._ends = [np.zeros(1, np.int64)]
 
     def add(self, lengths_D: np.ndarray, ids_T: np.ndarray) -> None:
         """Adds D documents, laid end to end."""
-        ends_D = np.cumsum(lengths_D, dtype=np.int64)
-        first = start = 0
-        while first < len(lengths_D):
+        while len(lengths_D):
+            ends_D = np.cumsum(lengths_D, dtype=np.int64)
             # The documents that still fit; a document larger than a whole shard gets its own shard.
-            fit = int(np.searchsorted(ends_D, start + self._limit - self._tokens, side="right"))
-            if fit <= first and self._tokens:
+            fit = int(np.searchsorted(ends_D, self._limit - self._tokens, side="right"))
+            if not fit and self._tokens:
                 self._finish()
                 continue
-            last = max(fit, first + 1)
-            self._write(ends_D[first:last] - start, ids_T[start : ends_D[last - 1]])
-            first = last
-            start = int(ends_D[last - 1])
+            fit = max(fit, 1)
+            stop = int(ends_D[fit - 1])
+            self._write(ends_D[:fit], ids_T[:stop])
+            lengths_D, ids_T = lengths_D[fit:], ids_T[stop:]
 
     def _names(self) -> tuple[str, str]:
         number = f"{self._split}-{len(self._shards):05d}"
         return f"tokens-{number}.bin", f"documents-{number}.npy"
 
     def _write(self, ends_D: np.ndarray, ids_T: np.ndarray) -> None:
-        if self._file is None:
-            self._file = (self._folder / self._names()[0]).open("wb")
-        self._file.write(np.ascontiguousarray(ids_T, self._dtype).data)
+        begun = len(self._ends) > 1
+        with (self._folder / self._names()[0]).open("ab" if begun else "wb") as file:
+            file.write(np.ascontiguousarray(ids_T, self._dtype).data)
         self._ends.append(ends_D + self._tokens)
         self._tokens += len(ids_T)
 
     def _finish(self) -> None:
-        if self._file is None:
-            return
-        self._file.close()
         tokens, documents = self._names()
         sync(self._folder / tokens)
         offsets = np.concatenate(self._ends)
         digest = put_array(self._folder / documents, offsets)
         whole = sha256(self._folder / tokens)
         self._shards.append(Shard(tokens, documents, self._tokens, len(offsets) - 1, whole, digest))
-        self._file = None
         self._tokens = 0
         self._ends = [np.zeros(1, np.int64)]
 
     def close(self) -> list[Shard]:
-        self._finish()
+        if len(self._ends) > 1:
+            self._finish()
         return self._shards
 
 
@@ -295,16 +329,11 @@ def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
     from .prepare import prepare
     from .sources import resolve
 
-    if is_unfinished(Path(data)):
-        raise UserError(
-            f"{data} is a prepared corpus that was never finished. Repeat its `electrify prepare`, "
-            "which continues"
-        )
-    if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise UserError(
-            f"{data} is not a prepared corpus. Run `electrify prepare {quote(data)} --output-dir "
-            "DATA` before several processes train on it"
-        )
+    fact = f"{data} is a prepared corpus that was never finished"
+    need(not is_unfinished(Path(data)), fact, "repeat its `electrify prepare`, which continues")
+    advice = f"run `electrify prepare {quote(data)} --output-dir DATA` before several processes do"
+    alone = os.environ.get("WORLD_SIZE", "1") == "1"
+    need(alone, f"{data} is not a prepared corpus", f"{advice} train on it")
     run = run if run.name not in ("", "..") else run.resolve()
     folder = run.with_name(run.name + "-data")
     begun = run.exists() and (folder / MANIFEST).exists()

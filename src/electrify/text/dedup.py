@@ -84,17 +84,13 @@ class Seen:
             fresh &= run[at] != unique
         new = np.zeros(len(batch), bool)
         new[first[fresh]] = True
-        self._push(unique[fresh])
-        return new.tolist()
-
-    def _push(self, run: np.ndarray) -> None:
-        if not len(run):
-            return
-        self._runs.append(run)
+        if fresh.any():
+            self._runs.append(unique[fresh])
         while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
             merged = np.concatenate((self._runs.pop(), self._runs.pop()))
             merged.sort()
             self._runs.append(merged)
+        return new.tolist()
 
 
 class Sample:
@@ -103,25 +99,22 @@ class Sample:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._heap: list[tuple[float, int, str]] = []
-        self._present: set[float] = set()
+        self._texts: dict[float, str] = {}
+        self._heap: list[float] = []
+        """Their numbers, with a minus."""
         self._size = 0
-        self._next = 0
         self._below = 1.0
 
     def add(self, number: float, text: str) -> None:
-        if number >= self._below or number in self._present:
+        if number >= self._below or number in self._texts:
             return
-        heapq.heappush(self._heap, (-number, self._next, text))
-        self._present.add(number)
-        self._next += 1
+        heapq.heappush(self._heap, -number)
+        self._texts[number] = text
         self._size += len(text)
         while self._size > self._limit and len(self._heap) > 1:
-            top, _, dropped = heapq.heappop(self._heap)
-            self._below = -top
-            self._present.discard(-top)
-            self._size -= len(dropped)
+            self._below = -heapq.heappop(self._heap)
+            self._size -= len(self._texts.pop(self._below))
 
     def texts(self) -> list[str]:
         """In order of their numbers, so that the order of the corpus does not matter either."""
-        return [text for _, _, text in sorted(self._heap, reverse=True)]
+        return [self._texts[number] for number in sorted(self._texts)]

@@ -11,15 +11,14 @@ because otherwise a "5" or None would silently be trained on.
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
+from ..errors import need
 from .options import PrepareConfig
 from .sources import Source, column_of, rows_of
-from .streams import Advance, text_chunks, whole
+from .streams import NOT_UTF8, Advance, text_chunks
 from .tables import sequences
 
 # In characters (in bytes while a file is being cut). It bounds memory; no work in the usual corpora
@@ -27,8 +26,10 @@ from .tables import sequences
 MAX_DOCUMENT = 1 << 23
 EMPTY_ROWS = "empty_rows"
 """The count of rows without text: null, empty, or nothing but white space."""
-_BLANK_LINE = re.compile(rb"\n[^\S\n]*\n")
-_LINE = re.compile(rb"\n")
+BLANK_LINE = re.compile(r"\n[^\S\n]*\n", re.ASCII)
+_LINE = re.compile("\n")
+# Halves of surrogate pairs that are not Python's way to keep bytes that are not UTF-8.
+_HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 
 def documents(
@@ -40,75 +41,78 @@ def documents(
     advance: called with the number of bytes consumed. Raises UserError, naming file and line, for
     input that cannot be right.
     """
-    readers = {"txt": _of_text, "md": _of_text, "fasta": _of_fasta}
-    reader = readers.get(source.format, _of_rows)
-    for text in reader(source, options, counts, advance):
-        yield from _cleaned(text, counts)
-
-
-def _of_text(
-    source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
-) -> Iterator[str]:
-    boundary = options.document_boundary
-    if boundary == "auto":
-        boundary = "file" if source.format == "md" else "blank-line"
-    separator = {"blank-line": _BLANK_LINE, "line": _LINE, "file": None}[boundary]
-    for raw in split(text_chunks(source.path, advance), separator, counts):
-        text = _whole(raw.decode("utf-8", "surrogateescape"), source, options, counts)
+    for where, given in _placed(source, options, counts, advance):
+        text = _encodable(given, options.encoding_errors, counts, where)
         if text is not None:
-            yield text
+            yield from _cleaned(text, counts)
 
 
-def _of_fasta(
+def _placed(
     source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
-) -> Iterator[str]:
-    """What follows `>` is not text. A sequence longer than MAX_DOCUMENT comes in pieces."""
-    raw = split(text_chunks(source.path, advance), _LINE, counts)
-    lines = (line.decode("utf-8", "surrogateescape") for line in raw)
-    before = 0
-    for number, _, letters in sequences(source.path, lines, longest=MAX_DOCUMENT):
-        if number == before:
-            counts["cuts"] += 1
-        before = number
-        text = _whole(letters, source, options, counts) if letters else None
-        if text is not None:
-            yield text
-
-
-def _of_rows(
-    source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
-) -> Iterator[str]:
-    column = source.column or column_of(source, options)
-    for row in rows_of(source, options, advance=advance, only=column):
-        where = f"{row.where}: {column!r}"
-        text = whole(row.text(column), options.encoding_errors, counts, lambda where=where: where)
-        if text is not None:
+) -> Iterator[tuple[str, str]]:
+    """The texts of a source, each behind its place, which is for messages."""
+    path, boundary = source.path, options.document_boundary
+    if source.format in ("txt", "md"):
+        if boundary == "auto":
+            boundary = "file" if source.format == "md" else "blank-line"
+        separator = {"blank-line": BLANK_LINE, "line": _LINE, "file": None}[boundary]
+        errors = "strict" if options.encoding_errors == "strict" else "surrogateescape"
+        for text in split(text_chunks(path, advance, errors=errors), separator, counts):
+            yield str(path), text
+    elif source.format == "fasta":
+        lines = split(text_chunks(path, advance, errors="surrogateescape"), _LINE, counts)
+        before = 0
+        for number, _, letters in sequences(path, lines, longest=MAX_DOCUMENT):
+            if number == before:
+                counts["cuts"] += 1
+            before = number
+            if letters:
+                yield f"{path}, line {number}: its sequence", letters
+    else:
+        column = source.column or column_of(source, options)
+        for row in rows_of(source, options, advance=advance, only=column):
+            text = row.text(column)
             if not text.strip():
                 counts[EMPTY_ROWS] += 1
-            yield text
+            yield f"{row.where}: {column!r}", text
 
 
 def split(
-    chunks: Iterable[bytes], separator: re.Pattern[bytes] | None, counts: Counter[str]
-) -> Iterator[bytes]:
+    chunks: Iterable[str], separator: re.Pattern[str] | None, counts: Counter[str]
+) -> Iterator[str]:
     """The pieces between separators; a piece longer than MAX_DOCUMENT is cut at white space, or
     between characters if it has no white space."""
-    rest = b""
+    rest = ""
     for chunk in chunks:
         *whole, rest = separator.split(rest + chunk) if separator else (rest + chunk,)
         yield from whole
-        while len(rest) > MAX_DOCUMENT:
+        while len(raw := rest.encode("utf-8", "surrogateescape")) > MAX_DOCUMENT:
             counts["cuts"] += 1
-            cut = max(rest.rfind(b" ", 1, MAX_DOCUMENT), rest.rfind(b"\n", 1, MAX_DOCUMENT))
+            cut = max(raw.rfind(b" ", 1, MAX_DOCUMENT), raw.rfind(b"\n", 1, MAX_DOCUMENT))
             if cut < 1:
                 cut = MAX_DOCUMENT
                 # The place is inside a UTF-8 character.
-                while cut > MAX_DOCUMENT - 4 and rest[cut] & 0xC0 == 0x80:
+                while cut > MAX_DOCUMENT - 4 and raw[cut] & 0xC0 == 0x80:
                     cut -= 1
-            yield rest[:cut]
-            rest = rest[cut:]
+            yield raw[:cut].decode("utf-8", "surrogateescape")
+            rest = raw[cut:].decode("utf-8", "surrogateescape")
     if rest:
         yield rest
+
+
+def _encodable(text: str, errors: str, counts: Counter[str], where: str) -> str | None:
+    """A text by the policy for what is no character: bytes that are not UTF-8, which are halves of
+    surrogate pairs here, and others, which JSON may hold. None if it is to be skipped. errors:
+    strict, replace or skip. Raises UserError under `strict`."""
+    try:
+        text.encode()
+        return text
+    except UnicodeEncodeError:
+        need(errors != "strict", f"{where} {NOT_UTF8}")
+    counts["encoding_errors"] += 1
+    if errors == "skip":
+        return None
+    return _HALF.sub("\ufffd", text).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _cleaned(text: str, counts: Counter[str]) -> Iterator[str]:
@@ -127,22 +131,3 @@ def _cleaned(text: str, counts: Counter[str]) -> Iterator[str]:
         rest = rest[stop:]
     if rest := rest.strip():
         yield rest
-
-
-# ------------------------------------------------------------------ what is not UTF-8
-
-
-def _whole(text: str, source: Source, options: PrepareConfig, counts: Counter[str]) -> str | None:
-    return whole(text, options.encoding_errors, counts, lambda: _first_bad_line(source.path))
-
-
-def _first_bad_line(path: Path) -> str:
-    """`FILE, line N`: the place of the first byte that is not UTF-8. Reads the file once more."""
-    number = 1
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        for chunk in text_chunks(path):
-            number += decoder.decode(chunk).count("\n")
-    except UnicodeDecodeError as e:
-        number += e.object[: e.start].count(b"\n")
-    return f"{path}, line {number},"

@@ -5,9 +5,10 @@ A worker neither reads nor writes files: it receives the tokenizer as text and s
 as bytes (2 bytes a token, about half the size of the text). So it can run on a host that does not
 see the output folder, and a killed worker leaves nothing behind.
 
-A part is a hash, and then an archive of numpy with the lengths of the documents, their tokens,
-whether they are in the validation split, the counts, and a key: a hash of the task's documents and
-of every option that affects its bytes. A part is used again only if key and content agree.
+A part is an archive of numpy with the lengths of the documents, their tokens, whether they are in
+the validation split, and the counts. Before it in its file stands a hash of it and of a key: a hash
+of the task's documents and of every option that affects its bytes. So a part is used again only if
+key and content agree.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import failing_as
-from .corpus import Split
+from .corpus import Documents, Split
 from .tokenizer import plain
 from .vocabulary import batches, steps, window_length
 
@@ -64,7 +65,6 @@ class Start:
 class Task:
     """Documents to encode: `texts[i]` belongs to the validation split if `valid[i]`."""
 
-    key: str
     texts: list[str]
     valid: list[bool]
 
@@ -83,7 +83,9 @@ def start(settings: Start) -> Callable[[Task], bytes]:
         }
         if lost := int((lengths == 0).sum()):
             counts[WITHOUT_TOKENS] = lost
-        return part_of(task, lengths, ids.astype(settings.dtype), counts)
+        file, ids = io.BytesIO(), ids.astype(settings.dtype)
+        np.savez(file, counts=json.dumps(counts), valid=task.valid, lengths=lengths, ids=ids)
+        return file.getvalue()
 
     return handle
 
@@ -113,15 +115,14 @@ class Encoder:
     their ids gives the same result several times faster than the library's own loop.
     """
 
-    def __init__(self, content: str, *, remember: bool = True, unk: int = -1) -> None:
+    def __init__(self, content: str, *, unk: int = -1) -> None:
         """unk: the id of [UNK], whose characters are counted; -1 for none."""
         self._tokenizer = plain(content)
         self._pieces = Pieces(self._tokenizer)
         self._unk = unk
         self._lossy: dict[str, int] = {}  # what became [UNK] in the chunks that are known
-        self._known: dict[str, bytes] | None = (
-            {} if remember and ignores_white_space(self._tokenizer) else None
-        )
+        can_remember = ignores_white_space(self._tokenizer)
+        self._known: dict[str, bytes] | None = {} if can_remember else None
 
     def __call__(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """int64 [documents] lengths, uint32 [their sum] ids, and int64 [documents] characters that
@@ -186,15 +187,10 @@ class Encoder:
 def ignores_white_space(tokenizer: Any) -> bool:
     """Whether white space only separates words, as in BERT."""
     parts = json.loads(tokenizer.to_str())
-    kinds = [
-        (parts.get(name) or {}).get("type") for name in ("normalizer", "pre_tokenizer", "model")
-    ]
+    kinds = [(parts[name] or {}).get("type") for name in ("normalizer", "pre_tokenizer", "model")]
+    like_bert = kinds == ["BertNormalizer", "BertPreTokenizer", "WordPiece"]
     added = all(token["special"] for token in parts["added_tokens"])
-    return (
-        added
-        and kinds == ["BertNormalizer", "BertPreTokenizer", "WordPiece"]
-        and parts["normalizer"]["clean_text"]
-    )
+    return added and like_bert and parts["normalizer"]["clean_text"]
 
 
 class Pieces:
@@ -233,43 +229,31 @@ class Pieces:
 # ------------------------------------------------------------------ parts
 
 
-def part_of(task: Task, lengths: np.ndarray, ids: np.ndarray, counts: dict[str, int]) -> bytes:
-    """The content of a part. ids: those of all documents, one after the other, which have these
-    lengths."""
-    file = io.BytesIO()
-    np.savez(
-        file, key=task.key, counts=json.dumps(counts), valid=task.valid, lengths=lengths, ids=ids
-    )
-    content = file.getvalue()
-    return hashlib.sha256(content).digest() + content
-
-
-def write_part(path: Path, part: bytes) -> None:
+def write_part(path: Path, part: bytes, *, key: str) -> None:
     """Writes a part file with one rename, so that it is either whole or absent."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".tmp")
-    unfinished.write_bytes(part)  # not synced: a hash says whether a part is whole
+    # Not synced: the hash says whether a part is whole.
+    unfinished.write_bytes(_hash_of(part, key) + part)
     unfinished.replace(path)
 
 
-def read_part(
-    path: Path, *, key: str
-) -> tuple[dict[str, int], dict[Split, tuple[np.ndarray, np.ndarray]]] | None:
-    """(counts, {split: (lengths, ids)}) of a part file, or None if it is absent, belongs to another
-    task, or is not as it was written."""
-    if not path.is_file():
-        return None
-    data = path.read_bytes()
+def _hash_of(part: bytes, key: str) -> bytes:
+    return hashlib.sha256(key.encode() + part).digest()
+
+
+def read_part(path: Path, *, key: str) -> tuple[dict[str, int], dict[Split, Documents]] | None:
+    """The counts and the documents of each split in a part file, or None if it is absent, belongs
+    to another task, or is not as it was written."""
+    data = path.read_bytes() if path.is_file() else b""
     content = data[hashlib.sha256().digest_size :]
-    if hashlib.sha256(content).digest() + content != data:
+    if _hash_of(content, key) + content != data:
         return None
     with np.load(io.BytesIO(content), allow_pickle=False) as archive:
         part = dict(archive)
-    if part["key"] != key:
-        return None
     valid, lengths, ids = part["valid"], part["lengths"], part["ids"]
     is_valid = np.repeat(valid, lengths)
-    splits: dict[Split, tuple[np.ndarray, np.ndarray]] = {
+    splits: dict[Split, Documents] = {
         "train": (lengths[~valid], ids[~is_valid]),
         "valid": (lengths[valid], ids[is_valid]),
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
-from ..errors import UserError, nearest, need
+from ..errors import nearest, need
 from ..progress import say, show
-from ..values import BelowOne, Count, Hidden, Natural, Options, Positional
+from ..values import BelowOne, Count, Natural, Options, Positional
 
 MAX_VOCABULARY = 1 << 22
 """Four times the largest published vocabulary."""
@@ -90,29 +89,25 @@ class PrepareConfig(Options):
     def check(self) -> None:
         named = bool(self.inputs)
         need(named, "inputs are missing: name a file, folder, glob, `pydocs` or hub:NAME")
-        self._check_tokenizer()
+        name = self.tokenizer
+        need(not os.path.isfile(name), f"tokenizer {name} is a file. Name its folder")
+        hint = nearest(name.lower(), TRAINED)
+        is_name = self.trains_tokenizer or os.path.exists(name) or "/" in name
+        # Before the Hub is asked.
+        need(is_name or "did you mean" not in hint, f"there is no tokenizer {name!r}{hint}")
         own = self.trains_tokenizer or self.pre_tokenizer == "auto"
         need(own, "pre_tokenizer is for a tokenizer that is trained here")
         chunks = self.pre_tokenizer == "chunks"
         both = chunks == (self.chunk_length is not None)
         need(both, "chunk_length and pre_tokenizer chunks go together: give both")
-        fits = not (chunks and self.tokenizer == "byte")
+        fits = not (chunks and name == "byte")
         need(fits, "pre_tokenizer chunks does not go with tokenizer byte")
-
-    def _check_tokenizer(self) -> None:
-        """Raises UserError for a kind of tokenizer that does not exist, before the Hub is asked."""
-        name = self.tokenizer
-        need(not os.path.isfile(name), f"tokenizer {name} is a file. Name its folder")
-        hint = nearest(name.lower(), TRAINED)
-        elsewhere = self.trains_tokenizer or os.path.exists(name) or "/" in name
-        need(elsewhere or "did you mean" not in hint, f"there is no tokenizer {name!r}{hint}")
 
 
 @dataclass(frozen=True)
 class Preset:
     """Options for a kind of text, and the length of sequences to pre-train with."""
 
-    about: str
     max_seq_length: int
     tokenizer: str
     vocab_size: int
@@ -128,20 +123,19 @@ class Preset:
 
 
 PRESETS = {
-    "prose": Preset("words, as BERT", 128, "wordpiece", 30522, True, "auto"),
-    "code": Preset("source code, a file is a document", 512, "bpe", 16384, False, "file"),
-    "smiles": Preset("molecules, one per line", 128, "character", 512),
-    "protein": Preset("amino acids, a sequence per line", 512, "character", 64),
+    "prose": Preset(128, "wordpiece", 30522, True, "auto"),
+    "code": Preset(512, "bpe", 16384, False, "file"),
+    "smiles": Preset(128, "character", 512),
+    "protein": Preset(512, "character", 64),
     # Lower case marks repeats.
-    "dna": Preset("bases as 6-mers, a sequence per line", 512, "character", 4224, True, kmers=6),
-    "logs": Preset("messages of programs, one per line", 128, "bpe", 8192),
+    "dna": Preset(512, "character", 4224, True, kmers=6),
+    "logs": Preset(128, "bpe", 8192),
 }
 
 
 def defaults_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """What a preset sets beside the options that are given. Raises UserError for another name."""
-    if name not in PRESETS:
-        raise UserError(f"there is no preset {name!r}{nearest(name, PRESETS)}")
+    need(name in PRESETS, f"there is no preset {name!r}{nearest(name, PRESETS)}")
     options = {k: v for k, v in PRESETS[name].options.items() if k not in given}
     # A chunk length belongs to its pre-tokenizer, and k-mers to their tokenizer.
     kmers = given.get("tokenizer", "character") == "character"
@@ -165,28 +159,23 @@ class Prepare(PrepareConfig):
 
     preset: Literal["prose", "code", "smiles", "protein", "dna", "logs"] | None = None
     """Defaults for a kind of text: case, boundaries, tokenizer and vocabulary."""
-    set_by_preset: Hidden[dict[str, Any]] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def defaults(cls, given: Mapping[str, str]) -> dict[str, Any]:
-        usual = defaults_of(given["preset"], given) if "preset" in given else {}
-        return {"set_by_preset": usual, **usual}
+        return defaults_of(given["preset"], given) if "preset" in given else {}
 
     def __call__(self) -> int:
-        if self.preset:
-            flags = " ".join(flag(k, v) for k, v in self.set_by_preset.items())
-            length = PRESETS[self.preset].max_seq_length
-            say(
-                f"note: preset {self.preset} sets {flags}. Pre-train with --max-seq-length {length}"
-            )
-        own = {f.name: getattr(self, f.name) for f in dataclasses.fields(PrepareConfig)}
-
         from .corpus import Corpus
         from .prepare import prepare
         from .report import advice, report
 
+        if self.preset:
+            row = PRESETS[self.preset]
+            flags = " ".join(flag(k, v) for k, v in row.options.items() if getattr(self, k) == v)
+            length = f"Pre-train with --max-seq-length {row.max_seq_length}"
+            say(f"note: preset {self.preset} sets {flags}. {length}")
         folder = Path(self.output_dir)
-        manifest = prepare(PrepareConfig(**own))
+        manifest = prepare(self)
         show(report(manifest, folder=folder))
         for line in advice(manifest, Corpus(folder, "train").unigram()):
             say(line)

@@ -25,37 +25,30 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
-
-import numpy as np
+from typing import Any
 
 from ..console import harmless
 from ..cores import cores
 from ..errors import UserError, need
 from ..files import claim, json_text, read_json, sha256, write, written
 from ..progress import Progress, say
-from ..special import SpecialIds
 from . import pydocs
 from .corpus import (
     MANIFEST,
-    SPLITS,
     STATE,
     TOKENIZER,
     UNFINISHED,
-    UNIGRAM,
-    Dtype,
+    CorpusWriter,
     Manifest,
-    Shard,
-    ShardWriter,
-    Split,
-    put_array,
     read_manifest,
     token_dtype,
     verify,
     write_manifest,
 )
-from .dedup import A, Pair, Sample, Seen, digest, fraction, gathered, is_held_out, until
+from .dedup import Pair, Sample, Seen, digest, fraction, gathered, is_held_out, until
 from .documents import documents
 from .encode import WITHOUT_TOKENS, Start, Task, read_part, start, write_part
 from .options import PrepareConfig
@@ -76,9 +69,11 @@ TASK_CHARACTERS = 1 << 22
 TASK_DOCUMENTS = 1 << 15
 TOKENIZER_CONTENT = "tokenizer_content"
 """The hash of a tokenizer that was given: many folders are called `tokenizer`."""
-NO_MATTER = ("inputs", "output_dir", "workers", "engine", "allow_unk")
+NO_MATTER = ("inputs", "output_dir", "workers", "engine", "allow_unk", "preset")
 """Options that do not affect the bytes of the result, or that are not as they were given in another
 place."""
+ANOTHER = "choose another folder or remove it"
+STEPS = ("collect", "tokenizer", "encode", "join")
 
 
 def prepare(options: PrepareConfig) -> Manifest:
@@ -90,7 +85,7 @@ def prepare(options: PrepareConfig) -> Manifest:
     """
     if options.engine == "ray":
         require()
-    clock = Clock()
+    times = [time.perf_counter()]
     folder = Path(options.output_dir)
     sources = choose_sources(options)
     texts = beginnings(sources, options) if options.trains_tokenizer else []
@@ -104,7 +99,7 @@ def prepare(options: PrepareConfig) -> Manifest:
     with claim(folder, STATE):
         begin(folder, state)
         try:
-            manifest = _made(options, sources, state, clock)
+            manifest = _made(options, sources, state, times)
         except UserError:
             # A mistake of the user was found before any text was tokenised, so there is nothing to
             # continue, and the next command may have other options.
@@ -116,41 +111,27 @@ def prepare(options: PrepareConfig) -> Manifest:
 
 
 def _made(
-    options: PrepareConfig, sources: list[Source], state: dict[str, Any], clock: Clock
+    options: PrepareConfig, sources: list[Source], state: dict[str, Any], times: list[float]
 ) -> Manifest:
-    folder = Path(options.output_dir)
+    """times: when the work began; receives the ends of its steps."""
     sources = collected(options, sources)
-    clock.ends("collect")
+    times.append(time.perf_counter())
     tokenizer_for(options, sources)
-    tokenizer = load_tokenizer(folder / TOKENIZER)
-    clock.ends("tokenizer")
-    encoding = Encoding(options, sources, vocabulary_size(tokenizer), special_ids(tokenizer))
+    times.append(time.perf_counter())
+    encoding = Encoding(options, sources)
     encoding.run()
-    clock.ends("encode")
+    times.append(time.perf_counter())
     manifest = join(options, state, encoding)
-    clock.ends("join")
+    times.append(time.perf_counter())
+    seconds = {step: b - a for step, (a, b) in zip(STEPS, pairwise(times), strict=True)}
     log = {
-        "seconds": clock.seconds,
+        "seconds": {**seconds, "total": times[-1] - times[0]},
         "parts": len(encoding.parts),
         "parts_reused": encoding.reused,
         "engine": options.engine,
     }
-    write(folder / LOG, json.dumps(log, indent=1) + "\n")
+    write(Path(options.output_dir) / LOG, json.dumps(log, indent=1) + "\n")
     return manifest
-
-
-class Clock:
-    """Wall-clock seconds of each step and in total."""
-
-    def __init__(self) -> None:
-        self._first = self._last = time.perf_counter()
-        self.seconds: dict[str, float] = {}
-
-    def ends(self, step: str) -> None:
-        now = time.perf_counter()
-        self.seconds.pop("total", None)  # it stands last
-        self.seconds |= {step: now - self._last, "total": now - self._first}
-        self._last = now
 
 
 # ------------------------------------------------------------------ the folder
@@ -176,8 +157,8 @@ def finished(folder: Path, state: dict[str, Any]) -> Manifest | None:
     if not (folder / MANIFEST).exists():
         return None
     manifest = read_manifest(folder)
-    if changed := _changed(folder, vars(manifest), state):
-        raise _another(folder, f"it was made from other contents of {changed}")
+    changed = _changed(folder, vars(manifest), state)
+    need(not changed, f"{folder} holds another corpus: other contents of {changed}", ANOTHER)
     verify(folder)
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)  # of a command killed at its end
     return manifest
@@ -202,18 +183,14 @@ def begin(folder: Path, state: dict[str, Any]) -> None:
 def _changed(folder: Path, had: dict[str, Any], now: dict[str, Any]) -> str:
     """The name of the first input whose content differs; empty if none does. Raises UserError if
     an option or the name of an input does."""
-    old, new = had["options"], now["options"]
+    fact, old, new = f"{folder} holds another corpus", had["options"], now["options"]
     for name in sorted(old.keys() | new.keys()):
-        if old.get(name) != new.get(name):
-            raise _another(folder, f"its {name} is {old.get(name)!r}, now {new.get(name)!r}")
-    if [row["name"] for row in had["sources"]] != [row["name"] for row in now["sources"]]:
-        raise _another(folder, "it was made from other inputs")
+        was, wanted = old.get(name), new.get(name)
+        need(was == wanted, f"{fact}: its {name} is {was!r}, now {wanted!r}", ANOTHER)
+    same = [row["name"] for row in had["sources"]] == [row["name"] for row in now["sources"]]
+    need(same, f"{fact}: it was made from other inputs", ANOTHER)
     pairs = zip(had["sources"], now["sources"], strict=True)
     return next((b["name"] for a, b in pairs if a != b), "")
-
-
-def _another(folder: Path, odd: str) -> UserError:
-    return UserError(f"{folder} holds another corpus: {odd}", "choose another folder or remove it")
 
 
 def _clear(folder: Path) -> None:
@@ -245,19 +222,18 @@ def tokenizer_for(options: PrepareConfig, sources: list[Source]) -> None:
     texts = sampled(options, sources)
     size, kind = sum(map(len, texts)) / 1e6, options.tokenizer
     say(f"training a {kind} vocabulary on {size:,.1f} MB of text in {len(texts)} documents")
-    case = {"lowercase": options.lowercase, "strip_accents": options.accents_stripped}
+    how = {"kind": kind, "lowercase": options.lowercase, "strip_accents": options.accents_stripped}
     tokenizer = train(
         texts,
-        kind=kind,
         vocab_size=options.vocab_size,
         min_frequency=options.min_frequency,
         splitting=Splitting(options.pre_tokenizer, options.chunk_length),
-        **case,
+        **how,
     )
     must_know_sample(tokenizer, texts, options)
     if (found := tokenizer.get_vocab_size()) < options.vocab_size:
         say(f"the vocabulary has {found} pieces, not {options.vocab_size}: there are no more")
-    save_trained(tokenizer, folder, kind=kind, **case)
+    save_trained(tokenizer, folder, **how)
 
 
 def sampled(options: PrepareConfig, sources: list[Source]) -> list[str]:
@@ -265,20 +241,25 @@ def sampled(options: PrepareConfig, sources: list[Source]) -> list[str]:
     smallest numbers, in their order. A document that the corpus would drop because it occurred
     before counts as one."""
     kept = Sample(options.tokenizer_sample_mb * 1_000_000)
-    total = sum(s.size for s in sources) / 1e6
-    with Progress(total or None, title="reading for the vocabulary", unit="MB") as bar:
+    with reading(sources, "reading for the vocabulary") as bar:
         # The counts for the report come from the encoding pass.
         for number, text in hashed(options, sources, Counter(), bar):
             if not is_held_out(number, options.valid_fraction):
                 kept.add(fraction(number, stream=1), text)
-    return must_not_be_empty(kept.texts(), sources)
+    texts = kept.texts()
+    must_have_text(bool(texts), sources)
+    return texts
 
 
-def must_not_be_empty(found: list[A], sources: list[Source]) -> list[A]:
-    """Returns what was found outside of the validation split. Raises UserError if it is nothing."""
+def must_have_text(found: bool, sources: list[Source]) -> None:
+    """Raises UserError if nothing was found outside of the validation split."""
     fact = f"the corpus is empty: no text in {shown(sources)} outside of the validation split"
-    need(bool(found), fact, "give more text, or a lower valid_fraction")
-    return found
+    need(found, fact, "give more text, or a lower valid_fraction")
+
+
+def reading(sources: list[Source], title: str) -> Progress:
+    total = sum(s.size for s in sources) / 1e6
+    return Progress(total or None, title=title, unit="MB")
 
 
 def hashed(
@@ -288,16 +269,15 @@ def hashed(
 
     def every() -> Iterator[Pair]:
         for source in sources:
-            note = harmless(source.name)
-            for text in documents(
-                source,
-                options,
-                counts=counts,
-                advance=lambda n, note=note: bar.advance(n / 1e6, note=note),
-            ):
+            advance = partial(_advance, bar, harmless(source.name))
+            for text in documents(source, options, counts=counts, advance=advance):
                 yield digest(text.encode()), text
 
     return until(every(), options.max_documents, distinct=options.deduplicate)
+
+
+def _advance(bar: Progress, name: str, n: int) -> None:
+    bar.advance(n / 1e6, note=name)
 
 
 # ------------------------------------------------------------------ encoding
@@ -306,41 +286,35 @@ def hashed(
 class Encoding:
     """The pass over all documents: which go into which task, and the results."""
 
-    def __init__(
-        self,
-        options: PrepareConfig,
-        sources: list[Source],
-        vocab_size: int,
-        special: SpecialIds,
-    ) -> None:
+    def __init__(self, options: PrepareConfig, sources: list[Source]) -> None:
+        folder = Path(options.output_dir)
+        file = folder / TOKENIZER / "tokenizer.json"
+        tokenizer = load_tokenizer(file.parent)
         self.options = options
         self.sources = sources
-        self.vocab_size = vocab_size
-        self.special = special
-        self.dtype = str(token_dtype(vocab_size).str)
+        self.vocab_size = vocabulary_size(tokenizer)
+        self.special = special_ids(tokenizer)
         self.counts: Counter[str] = Counter()
         self.parts: list[tuple[Path, str]] = []
         """The files, and the keys with which they are read again."""
         self.reused = 0
-        tokenizer = Path(options.output_dir) / TOKENIZER
-        self._parts_folder = Path(options.output_dir) / UNFINISHED / "parts"
-        content = (tokenizer / "tokenizer.json").read_text(encoding="utf-8")
-        self._start = Start(content, special.unk, self.dtype)
+        self._folder = folder / UNFINISHED / "parts"
+        dtype = token_dtype(self.vocab_size).str
+        self._start = Start(file.read_text(encoding="utf-8"), self.special.unk, dtype)
         # What affects the bytes of a part, its counts included, besides its documents.
-        salt = [sha256(tokenizer / "tokenizer.json"), self.dtype, options.valid_fraction]
-        self._salt = json.dumps(salt).encode()
-        self._making: deque[Path] = deque()
+        self._salt = json.dumps([sha256(file), dtype, options.valid_fraction]).encode()
+        self._making: deque[tuple[Path, str]] = deque()
 
     def run(self) -> None:
         """Makes the parts that do not exist."""
-        total = sum(s.size for s in self.sources) / 1e6
         engine, count = self.options.engine, self.options.workers
         with (
-            Progress(total or None, title="tokenising", unit="MB") as bar,
+            reading(self.sources, "tokenising") as bar,
             workers(engine, count, start, self._start) as pool,
         ):
             for part in ordered(pool, self._tasks(bar)):
-                write_part(self._making.popleft(), part)
+                path, key = self._making.popleft()
+                write_part(path, part, key=key)
 
     def _tasks(self, bar: Progress) -> Iterator[Task]:
         """The tasks whose part does not exist yet."""
@@ -348,13 +322,13 @@ class Encoding:
             valid = [is_held_out(h, self.options.valid_fraction) for h, _ in block]
             key = hashlib.sha256(self._salt + b"".join(h for h, _ in block)).hexdigest()
             number = len(self.parts)  # a thousand in each folder
-            path = self._parts_folder / f"{number // 1000:05d}" / f"{number:08d}.part"
+            path = self._folder / f"{number // 1000:05d}" / f"{number:08d}.part"
             self.parts.append((path, key))
             if read_part(path, key=key) is not None:
                 self.reused += 1
                 continue
-            self._making.append(path)
-            yield Task(key=key, texts=[text for _, text in block], valid=valid)
+            self._making.append((path, key))
+            yield Task([text for _, text in block], valid)
 
     def _blocks(self, bar: Progress) -> Iterator[list[Pair]]:
         """The documents that are kept, in lists of one task each."""
@@ -375,46 +349,34 @@ class Encoding:
 def join(options: PrepareConfig, state: dict[str, Any], encoding: Encoding) -> Manifest:
     """Writes the parts into shards, then the counts of ids, and the manifest last: it is what makes
     a folder a prepared corpus."""
-    folder = Path(options.output_dir)
-    dtype = np.dtype(encoding.dtype)
-    unigram_V = np.zeros(encoding.vocab_size, np.int64)
-    writers: dict[Split, ShardWriter] = {
-        split: ShardWriter(folder, split, dtype=dtype, shard_bytes=options.shard_mb << 20)
-        for split in SPLITS
-    }
+    folder, counts = Path(options.output_dir), encoding.counts
+    writer = CorpusWriter(folder, encoding.vocab_size, shard_mb=options.shard_mb)
     with Progress(len(encoding.parts), title="joining", unit="parts") as bar:
         for path, key in encoding.parts:
             found = read_part(path, key=key)
             if found is None:
                 raise UserError(f"{path} was changed. Run the same command again")
-            encoding.counts.update(found[0])
-            for split, writer in writers.items():
-                writer.add(*found[1][split])
-            unigram_V += np.bincount(found[1]["train"][1], minlength=encoding.vocab_size)
+            counts.update(found[0])
+            writer.add(found[1])
             bar.advance()
-    splits: dict[Split, list[Shard]] = {split: writer.close() for split, writer in writers.items()}
-    names, documents = shown(encoding.sources), encoding.counts["documents"]
-    must_not_be_empty(splits["train"], encoding.sources)
-    if lost := encoding.counts[WITHOUT_TOKENS]:
-        fact = f"{lost:,} of {documents:,} documents of {names} give no token: the tokenizer drops "
+    files = writer.close()
+    names, number = shown(encoding.sources), counts["documents"]
+    must_have_text(bool(files["splits"]["train"]), encoding.sources)
+    if lost := counts[WITHOUT_TOKENS]:
+        fact = f"{lost:,} of {number:,} documents of {names} give no token: the tokenizer drops "
         fact += "what it does not know"
         advice = "choose one with an [UNK] token that was made for such text, or train one here"
-        need(2 * lost <= documents, fact, advice)
+        need(2 * lost <= number, fact, advice)
         say(f"{fact}; nothing is learnt from them")
-    must_know(encoding.counts, options, where=names)
-    tokenizer = folder / TOKENIZER
+    must_know(counts, options, where=names)
+    tokenizer = {p.name: sha256(p) for p in sorted((folder / TOKENIZER).iterdir())}
     manifest = Manifest(
-        format=1,
-        dtype=cast(Dtype, dtype.name),
-        vocab_size=encoding.vocab_size,
+        **files,
+        **state,
         special_ids=encoding.special,
-        tokenizer_sha256=sha256(tokenizer / "tokenizer.json"),
-        unigram_sha256=put_array(folder / UNIGRAM, unigram_V),
-        splits=splits,
-        options=state["options"],
-        sources=state["sources"],
-        counts={name: encoding.counts[name] for name in COUNTED},
-        tokenizer_files={p.name: sha256(p) for p in sorted(tokenizer.iterdir())},
+        tokenizer_sha256=tokenizer["tokenizer.json"],
+        tokenizer_files=tokenizer,
+        counts={name: counts[name] for name in COUNTED},
     )
     write_manifest(folder, manifest)
     return manifest

@@ -16,6 +16,7 @@ import json
 import sysconfig
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from ..files import written
@@ -50,8 +51,10 @@ def documents(*, workers: int = 1) -> Iterator[tuple[str, str]]:
     workers: number of processes that parse (about 25 s of one core if torch, transformers and scipy
     are installed). The order does not depend on them.
     """
-    for text in _topics():
-        yield STANDARD_LIBRARY, text
+    with suppress(ImportError):  # missing in some distributions
+        from pydoc_data.topics import topics
+
+        yield from ((STANDARD_LIBRARY, topics[name].strip()) for name in sorted(topics))
     files = source_files()
     batches = [files[i : i + _FILES_A_TASK] for i in range(0, len(files), _FILES_A_TASK)]
     with processes.workers("local", workers, start, None) as pool:
@@ -82,24 +85,18 @@ def identity() -> str:
 def source_files() -> list[tuple[str, Path]]:
     """Pairs (package, file) for every Python source file of the standard library and of the
     installed packages, sorted."""
+    library, installed = (
+        {Path(sysconfig.get_path(name)).resolve() for name in names}
+        for names in (("stdlib", "platstdlib"), ("purelib", "platlib"))
+    )
     found: dict[Path, str] = {}
-    library = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")}
-    installed = {
-        Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")
-    } - library
-    for root in sorted(library):
-        for path in _python_files(root):
-            found.setdefault(path, STANDARD_LIBRARY)
-    for root in sorted(installed):
-        for path in _python_files(root):
-            found.setdefault(path, path.relative_to(root).parts[0].removesuffix(".py"))
+    for root in (*sorted(library), *sorted(installed - library)):
+        for path in root.rglob("*.py"):
+            inside = path.relative_to(root).parts
+            if _LEFT_OUT.isdisjoint(inside) and path.is_file():
+                own = inside[0].removesuffix(".py")
+                found.setdefault(path, STANDARD_LIBRARY if root in library else own)
     return sorted((package, path) for path, package in found.items())
-
-
-def _python_files(root: Path) -> Iterator[Path]:
-    for path in root.rglob("*.py"):
-        if not _LEFT_OUT.intersection(path.relative_to(root).parts) and path.is_file():
-            yield path
 
 
 def docstrings(path: Path) -> list[str]:
@@ -133,12 +130,3 @@ def _collect(node: ast.AST, found: list[str]) -> None:
         children = getattr(node, name, ())
         for child in children if isinstance(children, list) else ():
             _collect(child, found)
-
-
-def _topics() -> Iterator[str]:
-    try:
-        from pydoc_data.topics import topics
-    except ImportError:  # missing in some distributions
-        return
-    for name in sorted(topics):
-        yield topics[name].strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -17,7 +17,7 @@ import numpy as np
 
 from ..errors import UserError
 from ..files import read_json
-from ..progress import say
+from ..progress import aligned, say
 from .corpus import Manifest
 from .documents import EMPTY_ROWS, documents
 from .encode import UNK_CHARACTERS, UNK_DOCUMENTS, VISIBLE, WITHOUT_TOKENS, Encoder, counted
@@ -47,6 +47,8 @@ ACCENTED = 0.01
 _TURKISH = {"\u0131", "\u0130"}  # the i without a dot, and the I with one
 # The characters that BERT's normalisation sets apart, except rare ones.
 _IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+
+
 # ------------------------------------------------------------------ before: a look at the text
 
 
@@ -56,22 +58,16 @@ def beginnings(sources: list[Source], options: PrepareConfig) -> list[str]:
     limit = min(LOOKED_AT, LOOKED_AT_IN_ALL // max(len(files), 1) + 2 * LEAST)
     found = []
     for source in files:
+        if source.format in ("txt", "md"):
+            texts = text_chunks(source.path, errors="ignore")
+        else:
+            texts = (text + "\n" for text in documents(source, options, counts=Counter()))
+        kept = ""
         with suppress(UserError):  # whatever reads all of it says what is wrong
-            found.append(_beginning(source, options, limit))
+            while len(kept) < limit and (text := next(texts, "")):
+                kept += text[: limit - len(kept)]
+            found.append(kept)
     return found
-
-
-def _beginning(source: Source, options: PrepareConfig, limit: int) -> str:
-    if source.format in ("txt", "md"):
-        texts = (chunk.decode("utf-8", "ignore") for chunk in text_chunks(source.path))
-    else:
-        texts = (text + "\n" for text in documents(source, options, counts=Counter()))
-    kept = ""
-    for text in texts:
-        kept += text[: limit - len(kept)]
-        if len(kept) >= limit:
-            break
-    return kept
 
 
 def keeping_accents(texts: list[str], options: PrepareConfig) -> PrepareConfig:
@@ -275,8 +271,7 @@ def more_validation(manifest: Manifest) -> str:
 def report(manifest: Manifest, *, folder: Path | None = None) -> str:
     """The statistics of the corpus, as a table in plain text. With `folder` (that of the manifest),
     it also has the seconds and the rate of the run that made it."""
-    c = defaultdict(float, manifest.counts)
-    options = manifest.options
+    c, options = manifest.counts, manifest.options
     rows = [
         ("documents", f"{c['documents']:,.0f}"),
         ("  of them validation", f"{manifest.documents('valid'):,}"),
@@ -294,20 +289,18 @@ def report(manifest: Manifest, *, folder: Path | None = None) -> str:
         accents = "removed" if options["strip_accents"] else "kept"
         rows.append(("case", f"{case}, accents {accents}"))
     rows.append(("text", f"{c['bytes'] / 1e6:,.1f} MB"))
-    for name, title in (
-        (EMPTY_ROWS, "rows without text"),
-        ("encoding_errors", "not UTF-8 (documents)"),
-        ("nul_characters", "NUL characters removed"),
-        ("cuts", "cuts in very long documents"),
-        (WITHOUT_TOKENS, "documents without a token"),
-    ):
-        if c[name]:
-            rows.append((title, f"{c[name]:,.0f}"))
+    seldom = {
+        EMPTY_ROWS: "rows without text",
+        "encoding_errors": "not UTF-8 (documents)",
+        "nul_characters": "NUL characters removed",
+        "cuts": "cuts in very long documents",
+        WITHOUT_TOKENS: "documents without a token",
+    }
+    rows += [(title, f"{c[name]:,.0f}") for name, title in seldom.items() if c[name]]
     if folder is not None and (folder / LOG).is_file():
         log = read_json(folder / LOG)
         steps = ", ".join(f"{name} {value:.1f}" for name, value in log["seconds"].items())
         rows.append(("seconds", steps))
         if reused := log["parts_reused"]:
             rows.append(("  not counted", f"{reused} of {log['parts']} parts made earlier"))
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+    return "\n".join(aligned([list(row) for row in rows], names=2))

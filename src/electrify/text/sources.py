@@ -51,12 +51,8 @@ _ABOUT = re.compile(
 # Names that tell a corpus (finished or not), a run, a study, results of fine-tuning, a model. Their
 # vocabularies, reports and cards have the endings of texts.
 _MADE_WITH = (
-    ("manifest.json", "unigram.npy"),
-    ("unfinished/state.json",),
-    ("config.yaml", "run.json"),
-    ("study.yaml", "encoders"),
-    ("finetune.json",),
-    ("electrify.json",),
+    *("manifest.json unigram.npy", "unfinished/state.json", "config.yaml run.json"),
+    *("study.yaml encoders", "finetune.json", "electrify.json"),
 )
 _SHOWN = 3
 PYDOCS = "pydocs"
@@ -159,7 +155,7 @@ def rows_of(
     if source.format == "hub":
         return hub_rows(source.hub, options.dataset_split)
     header = options.header or source.format not in ("csv", "tsv")
-    return rows(source.path, header=header, advance=advance, strict=False, only=only)
+    return rows(source.path, header=header, advance=advance, errors="surrogateescape", only=only)
 
 
 def column_of(source: Source, options: PrepareConfig) -> str:
@@ -211,11 +207,8 @@ def resolve(
             ours = isinstance(key, Path) and output and key.is_relative_to(output.resolve())
             if not (ours and source.in_folder):
                 once.setdefault(key, source)
-    need(
-        bool(once),
-        f"all text of {', '.join(inputs)} lies in the output folder, whose files are not input",
-        "choose another --output-dir",
-    )
+    fact = f"all text of {', '.join(inputs)} lies in the output folder, whose files are not input"
+    need(bool(once), fact, "choose another --output-dir")
     return list(once.values())
 
 
@@ -228,21 +221,15 @@ def _resolved(item: str, left: LeftOut, further: frozenset[str]) -> list[Source]
         return [Source(HUB + (Path(name).name if name.startswith("/") else name), "hub", hub=name)]
     path = Path(item).expanduser()
     if path.is_dir():
-        need(
-            not is_made(path),
-            f"{path} is a folder that electrify made, and its vocabularies and reports are not a "
-            "corpus",
-            "name the texts themselves",
-        )
+        fact = f"{path} is a folder that electrify made, and its reports are not a corpus"
+        need(not is_made(path), fact, "name the texts themselves")
         below = ((p.relative_to(path).as_posix(), p) for p in _walked(path, path, left))
         return _texts(item, below, left, further, folder=path.resolve().name + "/")
     if path.exists():
         kind = format_of(path, NAMED)
+        fact = f"{path} is not of a known kind; known: {', '.join(FORMATS)}, source code and logs"
         if kind is None:
-            raise UserError(
-                f"{path} is not of a known kind; known endings: {', '.join(FORMATS)}, each but "
-                f".parquet also with {', '.join(COMPRESSIONS)}; and those of source code and logs"
-            )
+            raise UserError(f"{fact}, each but .parquet also with {', '.join(COMPRESSIONS)}")
         return [Source(path.name, kind, path)]
     if glob.has_magic(item):
         found = sorted(Path(name) for name in glob.glob(str(path), recursive=True))
@@ -259,14 +246,14 @@ def _walked(folder: Path, top: Path, left: LeftOut) -> Iterator[Path]:
     consist of them). Links to folders are not, because two that lead back would give more paths
     than can be walked; the user can name such a folder as an input."""
     for path in sorted(folder.iterdir()):
-        is_folder = path.is_dir()
+        reason = ""
         if path.name.startswith("."):
             reason = "hidden"
-        else:
-            reason = (LINKED if path.is_symlink() else MADE * is_made(path)) if is_folder else ""
+        elif path.is_dir():
+            reason = LINKED if path.is_symlink() else MADE * is_made(path)
         if reason:
             left.setdefault(reason, []).append(path.relative_to(top).as_posix())
-        elif is_folder:
+        elif path.is_dir():
             yield from _walked(path, top, left)
         else:
             yield path
@@ -286,10 +273,8 @@ def _texts(
     made = cache(is_made)
     for name, path in files:
         kind = format_of(path, further)
-        if kind is None:
+        if kind is None or not path.is_file():
             reason = "files of other kinds"
-        elif not path.is_file():
-            reason = "links that lead nowhere, pipes or devices"
         elif not path.stat().st_size and not compression_of(path):
             reason = "empty files"  # an empty archive is damaged, and reading it reports that
         elif folder and _ABOUT.fullmatch(path.name):
@@ -300,14 +285,12 @@ def _texts(
             sources.append(Source(folder + name, kind, path, in_folder=True))
             continue
         left.setdefault(reason, []).append(name)
-    if not sources:
-        raise UserError(
-            f"{item} holds no text file; known endings: {', '.join(FORMATS)}; in folders source "
-            f"code with --preset code, .log with --preset logs{f' ({left_out(left)})' * bool(left)}"
-        )
+    fact = f"{item} holds no text file; known: {', '.join(FORMATS)}; in folders source code with "
+    fact += f"--preset code, .log with --preset logs{f' ({left_out(left)})' * bool(left)}"
+    need(bool(sources), fact)
     return sources
 
 
 def is_made(folder: Path) -> bool:
     """Whether electrify made the folder."""
-    return any(all((folder / name).exists() for name in names) for names in _MADE_WITH)
+    return any(all((folder / n).exists() for n in names.split()) for names in _MADE_WITH)

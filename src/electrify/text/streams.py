@@ -16,10 +16,10 @@ still be unpacked.
 from __future__ import annotations
 
 import bz2
+import codecs
+import io
 import lzma
-import re
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -32,7 +32,6 @@ CHUNK = 1 << 20
 # Bytes that are decompressed at once. They may unpack to thousands of times their size.
 _BITE = 1 << 12
 AGAIN = "fetch or make it again"
-BOM = b"\xef\xbb\xbf"
 _MAGIC = {
     b"\xff\xfe\0\0": "UTF-32",
     b"\0\0\xfe\xff": "UTF-32",
@@ -40,7 +39,8 @@ _MAGIC = {
     b"\xfe\xff": "UTF-16",
 }
 _CONTROL = bytes(set(range(32)) - {7, 8, 9, 10, 11, 12, 13, 27})
-_HALF = re.compile("[\ud800-\udfff]")
+NOT_UTF8 = "is not UTF-8. Convert it, or let `prepare` replace or skip it with encoding_errors"
+"""What is said behind the place of text in another encoding."""
 Advance = Callable[[int], None] | None
 """Called with the bytes of the file itself that were read."""
 
@@ -97,8 +97,7 @@ def _unpacked(raw: IO[bytes], kind: str, path: Path) -> Iterator[bytes]:
     """The content of all members. Raises UserError if any byte of the file is not part of a whole
     member (from the second member on, with its number)."""
     rest = raw.read(_BITE)
-    if not rest:
-        raise UserError(f"{path} is empty: a {kind} file of 0 bytes is truncated; {AGAIN}")
+    need(bool(rest), f"{path} is empty: a {kind} file of 0 bytes is truncated; {AGAIN}")
     number = 0
     while rest:
         number += 1
@@ -106,10 +105,8 @@ def _unpacked(raw: IO[bytes], kind: str, path: Path) -> Iterator[bytes]:
         member = _member(kind)
         while not member.eof:
             rest = rest or raw.read(_BITE)
-            if not rest:
-                raise UserError(
-                    f"{path} is truncated: the compressed data end too early{part}; {AGAIN}"
-                )
+            fact = f"{path} is truncated: the compressed data end too early{part}; {AGAIN}"
+            need(bool(rest), fact)
             try:
                 piece = member.decompress(rest)
             except MemoryError:
@@ -128,36 +125,42 @@ def _unpacked(raw: IO[bytes], kind: str, path: Path) -> Iterator[bytes]:
 # ------------------------------------------------------------------ text
 
 
-def text_chunks(path: Path, advance: Advance = None) -> Iterator[bytes]:
+def text_chunks(path: Path, advance: Advance = None, *, errors: str = "strict") -> Iterator[str]:
     """The chunks of a text file, without byte order mark and with \\n for every kind of newline.
-    Raises UserError for a file that is not text."""
-    held = b""
-    for number, raw in enumerate(read_chunks(path, advance=advance)):
-        if number == 0:
-            must_be_text(path, raw)
-            raw = raw.removeprefix(BOM)
-        chunk = held + raw
-        held = b"\r" if chunk.endswith(b"\r") else b""
-        yield chunk.removesuffix(b"\r").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    if held:
-        yield b"\n"
+
+    errors: what Python is to make of bytes that are not UTF-8; `strict` raises UserError with their
+    line. So does a file that is not text.
+    """
+    utf8 = codecs.getincrementaldecoder("utf-8-sig")(errors)
+    decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
+    line = 1
+    try:
+        for number, raw in enumerate(read_chunks(path, advance=advance)):
+            if number == 0:
+                must_be_text(path, raw)
+            chunk = decoder.decode(raw)
+            line += chunk.count("\n")
+            yield chunk
+        yield decoder.decode(b"", final=True)
+    except UnicodeDecodeError as e:
+        line += len((e.object[: e.start] + b".").splitlines()) - 1
+        raise UserError(f"{path}, line {line}, {NOT_UTF8}") from None
 
 
 def must_be_text(path: Path, chunk: bytes) -> None:
     """Raises UserError, saying what the file is, if its beginning shows that it is not UTF-8
     text."""
     for magic, kind in _MAGIC.items():
-        if chunk.startswith(magic):
-            advice = f"convert it to UTF-8, for example with `iconv -f {kind} -t UTF-8`"
-            raise UserError(f"{path} is {kind} text", advice)
+        advice = f"convert it to UTF-8, for example with `iconv -f {kind} -t UTF-8`"
+        need(not chunk.startswith(magic), f"{path} is {kind} text", advice)
     head = chunk[: 1 << 16]
     control = len(head) - len(head.translate(None, _CONTROL))
     # A few stray NULs happen in text; one byte in a hundred does not.
-    if control > 4 and control * 100 > len(head):
-        raise UserError(
-            f"{path} is a binary file ({control} control characters in its first {len(head)} "
-            "bytes). Leave it out, or unpack it if it is an archive"
-        )
+    need(
+        control <= 4 or control * 100 <= len(head),
+        f"{path} is a binary file ({control} control characters in its first {len(head)} bytes). "
+        "Leave it out, or unpack it if it is an archive",
+    )
 
 
 def read_text(path: str | Path) -> str:
@@ -173,35 +176,6 @@ def decoded(data: bytes, shown: str) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
         line = data.count(b"\n", 0, e.start) + 1
-        raise UserError(f"{shown}, line {line}: not UTF-8. Convert the file to UTF-8") from None
+        raise UserError(f"{shown}, line {line}, {NOT_UTF8}") from None
     need("\0" not in text, f"{shown} holds a zero byte; this is a binary file")
     return text
-
-
-def whole(text: str, errors: str, counts: Counter[str], where: Callable[[], str]) -> str | None:
-    """A text by the policy for what is no character: bytes that are not UTF-8, which are halves of
-    surrogate pairs here, and others, which JSON may hold. None if it is to be skipped.
-
-    Args:
-        errors: strict, replace or skip.
-        counts: Receives encoding_errors.
-        where: The place, for the message.
-
-    Raises UserError under `strict`.
-    """
-    try:
-        text.encode()
-        return text
-    except UnicodeEncodeError as e:
-        if errors == "strict":
-            raise UserError(
-                f"{where()} is not UTF-8. Convert the file, or choose encoding_errors replace or "
-                "skip"
-            ) from e
-    counts["encoding_errors"] += 1
-    if errors == "skip":
-        return None
-    try:
-        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    except UnicodeEncodeError:
-        return _HALF.sub("\ufffd", text)

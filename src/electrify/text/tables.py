@@ -19,6 +19,7 @@ from ..errors import UserError, failing_as, must_have, need
 from ..hub import must_be_reachable
 from .streams import Advance, ending_of, text_chunks
 
+CELLS = (".csv", ".tsv")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 FASTA = (".fasta", ".fa", ".faa", ".fna", ".ffn")
 SMILES = (".smi", ".smiles")
@@ -40,6 +41,10 @@ _PARQUET_ROWS = 8
 _COMMENT = re.compile(r"# (id [^ \t]|[a-z_]+ = )")
 # The headings of the tables that a program writes with the ending .smi.
 _SMILES_HEADERS = ("smiles", "canonical_smiles", "isomeric_smiles")
+
+
+Numbered = Iterator[tuple[int, dict[str, Any]]]
+"""The number of the line of each row, and its cells."""
 
 
 class Row(NamedTuple):
@@ -66,27 +71,17 @@ class Row(NamedTuple):
 # ------------------------------------------------------------------ rows
 
 
-def lines(path: str | Path, advance: Advance = None, *, strict: bool = True) -> Iterator[str]:
-    """The lines of a file without their line ends. Bytes that are not UTF-8 raise UserError, or
-    become halves of surrogate pairs (Python's surrogateescape) if not `strict`."""
-    number, rest = 0, b""
-    errors = "strict" if strict else "surrogateescape"
-    try:
-        for chunk in text_chunks(Path(path), advance):
-            *found, rest = (rest + chunk).split(b"\n")
-            for raw in found:
-                number += 1
-                yield raw.decode("utf-8", errors)
-            need(
-                len(rest) <= MAX_LINE,
-                f"{path}, line {number + 1} is longer than {MAX_LINE >> 20} MB; is this one record "
-                "a line?",
-            )
-        if rest:
-            number += 1
-            yield rest.decode("utf-8", errors)
-    except UnicodeDecodeError:
-        raise UserError(f"{path}, line {number}: not UTF-8. Convert the file to UTF-8") from None
+def lines(path: str | Path, advance: Advance = None, *, errors: str = "strict") -> Iterator[str]:
+    """The lines of a file without their line ends. errors: as in `text_chunks`."""
+    number, rest = 1, ""
+    for chunk in text_chunks(Path(path), advance, errors=errors):
+        *found, rest = (rest + chunk).split("\n")
+        yield from found
+        number += len(found)
+        fact = f"{path}, line {number} is longer than {MAX_LINE >> 20} MB; is one record a line?"
+        need(len(rest) <= MAX_LINE, fact)
+    if rest:
+        yield rest
 
 
 def rows(
@@ -95,7 +90,7 @@ def rows(
     header: bool | Sequence[str] = True,
     odd: list[str] | None = None,
     advance: Advance = None,
-    strict: bool = True,
+    errors: str = "strict",
     only: str | None = None,
 ) -> Iterator[Row]:
     """The rows of a file, by its ending. Raises UserError naming file and line.
@@ -104,79 +99,77 @@ def rows(
         header: Whether the first line of a .csv or .tsv names its columns, or their names.
             Otherwise they are called by their numbers, from 0.
         odd: Takes the places of lines with a wrong number of columns, which are then left out.
-        strict: Whether bytes that are not UTF-8 are an error, see `lines`.
+        errors: What becomes of bytes that are not UTF-8, see `text_chunks`.
         only: The column of a .parquet file to read [default: all].
     """
     ending = ending_of(path)
-    found = lines(path, advance, strict=strict)
-    if ending in (".csv", ".tsv"):
-        return _table(path, found, header, odd)
-    need(header is not False, f"{path}: --no-header is for .csv and .tsv")
+    found = lines(path, advance, errors=errors)
+    need(header is not False or ending in CELLS, f"{path}: --no-header is for .csv and .tsv")
     if ending == ".parquet":
         return _parquet_rows(Path(path), advance, only)
-    readers = {".txt": _text_rows, **dict.fromkeys(JSON_LINES, _json_rows)}
-    readers |= dict.fromkeys(FASTA, _fasta_rows) | dict.fromkeys(SMILES, _smiles_rows)
-    known = ", ".join((".csv", ".tsv", ".parquet", *readers))
-    need(ending in readers, f"{path}: ending {ending!r} is not known; electrify reads {known}")
-    return readers[ending](path, found)
-
-
-def _text_rows(path: str | Path, found: Iterator[str]) -> Iterator[Row]:
-    for number, line in enumerate(found, 1):
-        yield Row(f"{path}, line {number}", number, {"text": line})
-
-
-def _csv_cells(path: str | Path, found: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
-    # Python's own limit is 131,072 characters, the length of a chapter.
-    csv.field_size_limit(MAX_LINE)
-    reader = csv.reader((line + "\n" for line in found), strict=True)
-    try:
-        for cells in reader:
-            if cells:  # an empty line is not a row in CSV
-                yield reader.line_num, cells
-    except csv.Error as e:
-        raise UserError(f"{path}, line {reader.line_num}: broken CSV ({e})") from None
+    if ending in CELLS:
+        numbered = _table(path, found, header, odd)
+    elif ending == ".txt":
+        numbered = enumerate(({"text": line} for line in found), 1)
+    elif ending in JSON_LINES:
+        numbered = _json_rows(path, found)
+    elif ending in FASTA:
+        named = sequences(path, found)
+        numbered = ((n, {"name": name, "sequence": letters}) for n, name, letters in named)
+    elif ending in SMILES:
+        numbered = _smiles_rows(found)
+    else:
+        known = ", ".join((*CELLS, ".parquet", ".txt", *JSON_LINES, *FASTA, *SMILES))
+        raise UserError(f"{path}: ending {ending!r} is not known; electrify reads {known}")
+    return (Row(f"{path}, line {number}", number, cells) for number, cells in numbered)
 
 
 def _table(
     path: str | Path, found: Iterator[str], header: bool | Sequence[str], odd: list[str] | None
-) -> Iterator[Row]:
+) -> Numbered:
     """Tab-separated files in common use do not quote (GLUE, WikiANN), comma-separated ones do."""
-    if ending_of(path) == ".csv":
-        every: Iterable[tuple[int, list[str]]] = _csv_cells(path, found)
-    else:
-        every = enumerate((line.split("\t") for line in found), 1)
+    is_csv = ending_of(path) == ".csv"
+    how: dict[str, Any] = {} if is_csv else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
+    # Python's own limit is 131,072 characters, the length of a chapter.
+    csv.field_size_limit(MAX_LINE)
+    reader = csv.reader((line + "\n" for line in found), strict=True, **how)
     names = [] if isinstance(header, bool) else list(header)
-    for number, cells in every:
-        if cells == [""] and len(names) != 1:
-            continue
-        if not names and header:
-            # Which of two columns of the same name is meant, the user must say.
-            names = [f"{c}#{k}" if cells.count(c) > 1 else c for k, c in enumerate(cells)]
-            hint = _separator_hint(names, ending_of(path))
-            need(not hint, f"{path}, line {number}: one column{hint}")
-            continue
-        names = names or [str(k) for k in range(len(cells))]
-        if len(cells) == len(names):
-            yield Row(f"{path}, line {number}", number, dict(zip(names, cells, strict=True)))
-            continue
-        fact = f"line {number}: {len(cells)} columns, expected {len(names)}"
-        if odd is None:
-            raise UserError(f"{path}, {fact}")
-        odd.append(fact)
+    try:
+        for cells in reader:
+            if not cells and (is_csv or len(names) != 1):
+                continue  # an empty line is a row only where a row is one cell without quotes
+            number = reader.line_num
+            place = f"line {number}"
+            if not names and header:
+                # Which of two columns of the same name is meant, the user must say.
+                names = [f"{c}#{k}" if cells.count(c) > 1 else c for k, c in enumerate(cells)]
+                _must_be_separated(f"{path}, {place}", names, "," if is_csv else "\t")
+                continue
+            cells = cells or [""]
+            names = names or [str(k) for k in range(len(cells))]
+            if len(cells) == len(names):
+                yield number, dict(zip(names, cells, strict=True))
+                continue
+            fact = f"{place}: {len(cells)} columns, expected {len(names)}"
+            if odd is None:
+                raise UserError(f"{path}, {fact}")
+            odd.append(fact)
+    except csv.Error as e:
+        raise UserError(f"{path}, line {reader.line_num}: broken CSV ({e})") from None
 
 
-def _separator_hint(names: Sequence[str], ending: str) -> str:
-    """What to say about a table that seems to have one column because another sign separates them;
-    empty if it does not seem so."""
-    own = {".csv": ",", ".tsv": "\t"}[ending]
-    sign = next((s for s in "\t,;|" if len(names) == 1 and s != own and s in names[0]), "")
-    found = {"\t": "tabs: name the file .tsv", ",": "commas: name the file .csv"}
-    said = found.get(sign, f"{sign!r}: save it with {'commas' if own == ',' else 'tabs'}")
-    return f"; the columns seem to be separated by {said}" if sign else ""
+def _must_be_separated(where: str, names: Sequence[str], own: str) -> None:
+    """Raises UserError for a table that seems to have one column because another sign separates
+    them."""
+    sign = next((s for s in "\t,;|" if s != own and s in names[0] and len(names) == 1), None)
+    need(
+        sign is None,
+        f"{where}: one column; the columns seem to be separated by {sign!r}",
+        "save it with commas as .csv, or with tabs as .tsv",
+    )
 
 
-def _json_rows(path: str | Path, found: Iterator[str]) -> Iterator[Row]:
+def _json_rows(path: str | Path, found: Iterator[str]) -> Numbered:
     for number, line in enumerate(found, 1):
         if not line.strip():
             continue
@@ -188,7 +181,7 @@ def _json_rows(path: str | Path, found: Iterator[str]) -> Iterator[Row]:
         except (ValueError, RecursionError) as e:
             raise UserError(f"{where}: broken JSON ({e}){hint}") from None
         need(isinstance(row, dict), f"{where}: not a JSON object. Write one object a line")
-        yield Row(where, number, row)
+        yield number, row
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -205,13 +198,12 @@ def _parquet_rows(path: Path, advance: Advance, only: str | None) -> Iterator[Ro
 
     # Without a buffer in advance, which would hold all bytes of a row group.
     how: dict[str, Any] = {"pre_buffer": False, "buffer_size": 1 << 20}
-    number = 0
+    columns, numbers = None if only is None else [only], count(1)
     try:
         with ParquetFile(path, page_checksum_verification=True, **how) as file:
-            columns = None if only is None else [only]
             for batch in file.iter_batches(batch_size=_PARQUET_ROWS, columns=columns):
                 for cells in batch.to_pylist():
-                    number += 1
+                    number = next(numbers)
                     yield Row(f"{path}, row {number}", number, cells)
                 if advance is not None:
                     advance(path.stat().st_size * batch.num_rows // file.metadata.num_rows)
@@ -239,43 +231,34 @@ def sequences(
     begun: tuple[int, str] | None = None
     parts: list[str] = []
     size = 0
-    for number, line in enumerate((line.removeprefix("\ufeff") for line in found), 1):
-        if line.startswith(">"):
-            if begun is not None:
-                yield *begun, "".join(parts)
-            begun, parts, size = (number, line[1:].strip()), [], 0
-            continue
-        letters = "".join(line.split())
-        if line.startswith(";") or not letters:  # a comment, as in the first FASTA files
-            continue
-        if begun is None:
-            raise UserError(
-                f"{path}, line {number} comes before the first '>' of this FASTA file. Give lines "
-                "of text the ending .txt"
-            )
-        fact = f"{path}, line {number}: '>' inside a sequence; in FASTA it begins a line"
-        need(">" not in letters, fact)
-        if longest is not None and parts and size + len(letters) > longest:
+    for number, given in enumerate(chain(found, [">"]), 1):
+        line = given.removeprefix("\ufeff")
+        is_name = line.startswith(">")
+        # After `;` comes a comment, as in the first FASTA files.
+        letters = "" if line.startswith((">", ";")) else "".join(line.split())
+        is_long = letters and parts and longest is not None and size + len(letters) > longest
+        if begun and (is_name or is_long):
             yield *begun, "".join(parts)
             parts, size = [], 0
-        parts.append(letters)
-        size += len(letters)
-    if begun is not None:
-        yield *begun, "".join(parts)
+        if is_name:
+            begun = number, line[1:].strip()
+        elif letters:
+            if begun is None:
+                fact = f"{path}, line {number} comes before the first '>' of this FASTA file"
+                raise UserError(fact, "give lines of text the ending .txt")
+            if ">" in letters:
+                fact = f"{path}, line {number}: '>' inside a sequence"
+                raise UserError(fact, "in FASTA it begins a line")
+            parts.append(letters)
+            size += len(letters)
 
 
-def _fasta_rows(path: str | Path, found: Iterator[str]) -> Iterator[Row]:
-    for number, name, letters in sequences(path, found):
-        yield Row(f"{path}, line {number}", number, {"name": name, "sequence": letters})
-
-
-def _smiles_rows(path: str | Path, found: Iterator[str]) -> Iterator[Row]:
+def _smiles_rows(found: Iterator[str]) -> Numbered:
     """The molecule and what follows it on the line, without a line of headings."""
     for number, line in enumerate(found, 1):
         molecule, *name = line.split(None, 1) or [""]
         if molecule and (number > 1 or molecule.lower() not in _SMILES_HEADERS):
-            cells = {"smiles": molecule, "name": "".join(name).strip()}
-            yield Row(f"{path}, line {number}", number, cells)
+            yield number, {"smiles": molecule, "name": "".join(name).strip()}
 
 
 def hub_rows(name: str, split: str) -> Iterator[Row]:

@@ -99,11 +99,11 @@ def load_tokenizer(name: str | Path) -> Any:
     it is damaged, or it is not a fast tokenizer."""
     folder = Path(name)
     if folder.is_dir():
-        if not any((folder / f).is_file() for f in VOCABULARY_FILES):
-            inside = folder / TOKENIZER
-            hint = f". Name {inside}" if (inside / TOKENIZER_FILE).is_file() else ""
-            few = ", ".join(VOCABULARY_FILES[:3])
-            raise UserError(f"{folder} holds no tokenizer (none of {few}, ...){hint}")
+        inside = folder / TOKENIZER
+        hint = f". Name {inside}" if (inside / TOKENIZER_FILE).is_file() else ""
+        few = ", ".join(VOCABULARY_FILES[:3])
+        found = any((folder / file).is_file() for file in VOCABULARY_FILES)
+        need(found, f"{folder} holds no tokenizer (none of {few}, ...){hint}")
         what = f"{folder} holds a damaged tokenizer"
     else:
         must_be_reachable(str(name), "tokenizer")
@@ -112,10 +112,9 @@ def load_tokenizer(name: str | Path) -> Any:
 
     with failing_as(what):
         tokenizer = AutoTokenizer.from_pretrained(str(name), trust_remote_code=False)
-    need(
-        getattr(tokenizer, "backend_tokenizer", None) is not None,
-        f"the tokenizer {name} has no fast version (tokenizer.json), which electrify needs",
-    )
+    is_fast = getattr(tokenizer, "backend_tokenizer", None) is not None
+    fact = f"the tokenizer {name} has no fast version (tokenizer.json), which electrify needs"
+    need(is_fast, fact)
     return tokenizer
 
 
@@ -125,15 +124,10 @@ def special_ids(tokenizer: Any) -> SpecialIds:
     ids = {role: getattr(tokenizer, f"{role}_token_id") for role in (*ROLES, "unk")}
     shown = f"the tokenizer {tokenizer.name_or_path}"
     missing = [name for role, name in ROLES.items() if ids[role] is None]
-    need(
-        not missing,
-        f"{shown} has no {', '.join(missing)} token",
-        "choose one made for BERT-like models, or train one here",
-    )
-    need(
-        len(set(ids.values())) == len(ids),
-        f"{shown} uses one token for several roles ({ids}); each needs its own",
-    )
+    advice = "choose one made for BERT-like models, or train one here"
+    need(not missing, f"{shown} has no {', '.join(missing)} token", advice)
+    fact = f"{shown} uses one token for several roles ({ids}); each needs its own"
+    need(len(set(ids.values())) == len(ids), fact)
     special = {int(i) for i in tokenizer.all_special_ids} | {
         int(i) for i, t in tokenizer.added_tokens_decoder.items() if t.special
     }
@@ -162,17 +156,14 @@ def plain(content: str) -> Any:
     whole = json.loads(content)
     model = whole["model"]
     known = model["vocab"]
-    names = set(known) if isinstance(known, dict) else {piece for piece, _ in known}
-    special = {token["content"] for token in whole["added_tokens"] if token["special"]} & names
-    hidden = {name: _NEVER + name for name in special}
     # A list is Unigram's, [piece, score] each.
-    model["vocab"] = (
-        {hidden.get(piece, piece): i for piece, i in known.items()}
-        if isinstance(known, dict)
-        else [[hidden.get(piece, piece), score] for piece, score in known]
-    )
-    if (unknown := model.get("unk_token")) in hidden:
-        model["unk_token"] = hidden[unknown]
+    pairs = list(known.items() if isinstance(known, dict) else known)
+    special = {token["content"] for token in whole["added_tokens"] if token["special"]}
+    special &= {piece for piece, _ in pairs}
+    pairs = [(_NEVER * (piece in special) + piece, its) for piece, its in pairs]
+    model["vocab"] = dict(pairs) if isinstance(known, dict) else pairs
+    if (unknown := model.get("unk_token")) in special:
+        model["unk_token"] = _NEVER + unknown
     if "merges" in model:
         prefix = model.get("continuing_subword_prefix") or ""
         model["merges"] = [m for m in model["merges"] if special.isdisjoint(_touched(m, prefix))]

@@ -148,14 +148,13 @@ def windows(length: int) -> Any:
     return at(f"{_ANY}{length}}}")
 
 
-def _bytes_split(splitting: Splitting) -> Any:
-    """The pre-tokenizer of byte-level tokenizers."""
-    if splitting.kind == "auto":
-        return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    first = windows(splitting.window) if splitting.window else at(SPACED_WORDS)
-    return pre_tokenizers.Sequence(
-        [first, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-    )
+def assembled(model: Any, normalizer: Any, splits: list[Any], decoder: Any) -> Any:
+    """A tokenizer of these parts. splits: its pre-tokenizers, in their order."""
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = splits[0] if len(splits) == 1 else pre_tokenizers.Sequence(splits)
+    tokenizer.decoder = decoder
+    return tokenizer
 
 
 def steps(part: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
@@ -247,15 +246,13 @@ def _unrepeated(texts: list[str]) -> bool:
 # ------------------------------------------------------------------ characters
 
 
-def _count(
-    texts: list[str], prepared: Callable[[list[str]], list[str]] = lambda batch: batch
-) -> dict[str, int]:
-    """How often each character occurs. prepared: what is done to a batch of texts before."""
+def _count(texts: list[str]) -> dict[str, int]:
+    """How often each character occurs."""
     counts = np.zeros(0x110000, np.int64)
     with Progress(_megabytes(texts), title="counting characters", unit="MB") as bar:
         for batch in batches(texts):
             # A call costs as much as a million characters do, so texts are joined.
-            letters = np.frombuffer("".join(prepared(batch)).encode("utf-32-le"), np.uint32)
+            letters = np.frombuffer("".join(batch).encode("utf-32-le"), np.uint32)
             counts += np.bincount(letters, minlength=len(counts))
             bar.advance(_megabytes(batch))
     return {chr(c): int(counts[c]) for c in np.flatnonzero(counts)}
@@ -269,31 +266,28 @@ def _often(counts: dict[str, int], wanted: Wanted, *, spaces: bool) -> list[tupl
     return sorted(letters, key=lambda letter: (-letter[1], letter[0]))
 
 
-def capacity(
-    letters: list[tuple[str, int]], vocab_size: int, *, joins: Callable[[str], bool]
-) -> int:
+def capacity(numbers_L: np.ndarray, places_L: np.ndarray, vocab_size: int) -> int:
     """How many of the most frequent characters a vocabulary takes: a sixteenth of its size; but all
     of them, or all but rare ones, if those left out would not be rare and the pieces fit; and if
     they do not fit, as many as leave out no more than TOLERATED.
 
-    joins: whether a character may continue a word, which takes a second piece.
+    numbers_L: how often each of L characters occurs. places_L: two for a character that may
+    continue a word, else one.
     """
     usual = max(1, min(MAX_ALPHABET, vocab_size // ALPHABET_SHARE))
-    numbers = np.array([n for _, n in letters])
-    rare = RARE * numbers.sum()
-    if numbers[usual:].sum() <= rare:
+    rare = RARE * numbers_L.sum()
+    if numbers_L[usual:].sum() <= rare:
         return usual
-    fit = _fitting(letters, vocab_size - len(SPECIALS), joins)
-    if numbers[fit:].sum() <= rare:
+    fit = _fitting(places_L, vocab_size - len(SPECIALS))
+    if numbers_L[fit:].sum() <= rare:
         return fit
-    known = (1 - TOLERATED) * numbers.sum()
-    return max(usual, min(fit, int(np.searchsorted(np.cumsum(numbers), known)) + 1))
+    known = (1 - TOLERATED) * numbers_L.sum()
+    return max(usual, min(fit, int(np.searchsorted(np.cumsum(numbers_L), known)) + 1))
 
 
-def _fitting(letters: list[tuple[str, int]], places: int, joins: Callable[[str], bool]) -> int:
-    """How many of the first characters have pieces that fit into so many places."""
-    pieces = np.cumsum([1 + joins(c) for c, _ in letters])
-    return int(np.searchsorted(pieces, places, side="right"))
+def _fitting(places_L: np.ndarray, free: int) -> int:
+    """How many of the first characters fit into so many places."""
+    return int(np.searchsorted(np.cumsum(places_L), free, side="right"))
 
 
 def _numbered(pieces: list[str]) -> dict[str, int]:
@@ -305,50 +299,41 @@ def _character(texts: list[str], wanted: Wanted) -> Any:
     also the most frequent chunks (k-mers); a chunk that is not among them is its characters."""
     length = wanted.splitting.length
     normalizer = _normalizer(wanted, normalizers.NFC)
-    chunks: Counter[str] = Counter()
-
-    def prepared(batch: list[str]) -> list[str]:
-        normal = [normalizer.normalize_str(text) for text in batch]
-        if length is not None:
-            for text in normal:
-                last = len(text) - length + 1
-                chunks.update(text[i : i + length] for i in range(0, last, length))
-        return normal
-
-    letters = _often(_count(texts, prepared), wanted, spaces=True)
+    normal = [normalizer.normalize_str(text) for text in texts]
+    letters = _often(_count(normal), wanted, spaces=True)
     free = wanted.vocab_size - len(SPECIALS)
     kept = sorted(c for c, _ in letters[:free])
-    if length is not None:
+    if length is None:
+        model = models.BPE(_numbered(kept), [], unk_token="[UNK]", fuse_unk=False)
+        split = at(ONE_SPACE) if wanted.splitting.kind == "whitespace" else windows(1)
+    else:
+        starts = ((text, i) for text in normal for i in range(0, len(text) - length + 1, length))
+        chunks = Counter(text[i : i + length] for text, i in starts)
         known = set(kept)
         ranks = sorted((-n, c) for c, n in chunks.items() if n >= max(wanted.min_frequency, 1))
         spelled = (c for _, c in ranks if known.issuperset(c) and c not in SPECIALS)
         kept += islice(spelled, free - len(kept))
-        longest = models.WordPiece(
+        model = models.WordPiece(
             _numbered(kept),
             unk_token="[UNK]",
             max_input_chars_per_word=length,
             continuing_subword_prefix="",
         )
-        tokenizer = Tokenizer(longest)
-        tokenizer.pre_tokenizer = windows(length)
-    else:
-        tokenizer = Tokenizer(models.BPE(_numbered(kept), [], unk_token="[UNK]", fuse_unk=False))
-        words = wanted.splitting.kind == "whitespace"
-        tokenizer.pre_tokenizer = at(ONE_SPACE) if words else windows(1)
-    tokenizer.normalizer = normalizer
-    tokenizer.decoder = decoders.Fuse()
-    return tokenizer
+        split = windows(length)
+    return assembled(model, normalizer, [split], decoders.Fuse())
 
 
 # ------------------------------------------------------------------ bytes
 
 
 def _around_bytes(model: Any, wanted: Wanted) -> Any:
-    tokenizer = Tokenizer(model)
-    tokenizer.normalizer = _normalizer(wanted, normalizers.NFC)
-    tokenizer.pre_tokenizer = _bytes_split(wanted.splitting)
-    tokenizer.decoder = decoders.ByteLevel()
-    return tokenizer
+    """A byte-level tokenizer with this model."""
+    kind, window = wanted.splitting.kind, wanted.splitting.window
+    splits = [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind == "auto")]
+    if kind != "auto":
+        splits.insert(0, windows(window) if window else at(SPACED_WORDS))
+    normalizer = _normalizer(wanted, normalizers.NFC)
+    return assembled(model, normalizer, splits, decoders.ByteLevel())
 
 
 def _byte(texts: list[str], wanted: Wanted) -> Any:
@@ -394,9 +379,10 @@ def _wordpiece(texts: list[str], wanted: Wanted) -> Any:
     letters = _often(counts, wanted, spaces=spaces)
     draft = bert_like(wanted, long_words=long_words)
     joining = set() if spaces else {c for c, _ in letters if _joins(draft, c)}
-    joins = joining.__contains__
+    numbers_L = np.array([n for _, n in letters])
+    places_L = np.array([1 + (c in joining) for c, _ in letters])
     vocab_size = wanted.vocab_size
-    limit = capacity(letters, vocab_size, joins=joins)
+    limit = capacity(numbers_L, places_L, vocab_size)
 
     def trained() -> Any:
         """The tokenizer, trained with so many characters."""
@@ -419,11 +405,9 @@ def _wordpiece(texts: list[str], wanted: Wanted) -> Any:
     # A short text may leave entries free: these then go to characters that were left out.
     while again and limit < len(letters) and (free := vocab_size - draft.get_vocab_size()) > 0:
         quarter = vocab_size // 4
-        more = (
-            min(limit, quarter - limit)
-            if limit < quarter
-            else _fitting(letters[limit:], free, joins)
-        )
+        more = _fitting(places_L[limit:], free)
+        if limit < quarter:
+            more = min(limit, quarter - limit)
         if not more:
             break
         limit += more
@@ -440,25 +424,21 @@ def _wordpiece(texts: list[str], wanted: Wanted) -> Any:
 def bert_like(wanted: Wanted, model: Any = None, *, long_words: bool = False) -> Any:
     """A WordPiece tokenizer with this model; `auto` without long words is BERT's. long_words: words
     are cut into windows, because many are longer than WordPiece takes."""
-    tokenizer = Tokenizer(model or models.WordPiece(unk_token="[UNK]"))
     window = wanted.splitting.window
-    tokenizer.normalizer = normalizers.BertNormalizer(
+    normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=window is None,
         strip_accents=wanted.strip_accents,
         lowercase=wanted.lowercase,
     )
+    model = model or models.WordPiece(unk_token="[UNK]")
     if window is not None:
-        tokenizer.pre_tokenizer = windows(window)
-        tokenizer.decoder = decoders.Fuse()
-        return tokenizer
+        return assembled(model, normalizer, [windows(window)], decoders.Fuse())
     spaced = wanted.splitting.kind == "whitespace"
     words = pre_tokenizers.WhitespaceSplit() if spaced else pre_tokenizers.BertPreTokenizer()
-    tokenizer.pre_tokenizer = (
-        pre_tokenizers.Sequence([words, windows(WINDOW)]) if long_words else words
-    )
-    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=not spaced)
-    return tokenizer
+    splits = [words, windows(WINDOW)] if long_words else [words]
+    decoder = decoders.WordPiece(prefix="##", cleanup=not spaced)
+    return assembled(model, normalizer, splits, decoder)
 
 
 def has_long_words(texts: list[str], tokenizer: Tokenizer) -> bool:
@@ -509,16 +489,13 @@ def _unigram(texts: list[str], wanted: Wanted) -> Any:
 
 def _around_unigram(model: Any, wanted: Wanted) -> Any:
     """A tokenizer with this model."""
-    tokenizer = Tokenizer(model)
-    spaces = normalizers.Replace(Regex(r"\s+"), " ")
-    tokenizer.normalizer = _normalizer(wanted, normalizers.NFKC, spaces)
     window = wanted.splitting.window
-    words = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always", split=window is None)
-    tokenizer.pre_tokenizer = (
-        words if window is None else pre_tokenizers.Sequence([words, windows(window)])
-    )
-    tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
-    return tokenizer
+    mark: dict[str, Any] = {"replacement": "▁", "prepend_scheme": "always"}
+    spaces = normalizers.Replace(Regex(r"\s+"), " ")
+    splits = [pre_tokenizers.Metaspace(**mark, split=window is None)]
+    splits += [] if window is None else [windows(window)]
+    normalizer = _normalizer(wanted, normalizers.NFKC, spaces)
+    return assembled(model, normalizer, splits, decoders.Metaspace(**mark))
 
 
 def canonical_pieces(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
