@@ -25,7 +25,7 @@ from pairs import in_turns, ratios, spread, table, write_json
 from tokenizers import Tokenizer, models, processors
 from transformers import ElectraConfig, ElectraForPreTraining, PreTrainedTokenizerFast
 
-from electrify.exporting.onnx import export_onnx
+from electrify.exporting.folder import export_as
 from electrify.onnx_models import OnnxModel
 from electrify.scoring.pll import load_scorer
 
@@ -62,7 +62,8 @@ def sides_of(model: Path, folder: Path) -> dict[str, Callable[[Any, Any], Any]]:
 
     found: dict[str, Callable[[Any, Any], Any]] = {"torch": by_torch}
     for name, quantize in (("onnxruntime", "none"), ("onnxruntime int8", "int8")):
-        print(export_onnx(str(model), folder / name, quantize=quantize), flush=True)
+        how: Any = {"format": "onnx", "quantize": quantize}
+        print(export_as(str(model), folder / name, **how), flush=True)
         found[name] = OnnxModel.of(str(folder / name), "1").outputs
     return found
 

@@ -451,12 +451,7 @@ def own_class(config: Any, named: str) -> Any:
     None if it has one, or if the architecture is not ours."""
     import transformers
 
-    from .architectures import exported_as
+    from .architectures import class_in
 
-    known = exported_as(config.model_type)
-    if known is None:
-        return None
-    detecting, decoding = known.for_classes([named]), known.for_config(config.to_dict())
-    reader = detecting if named == detecting.classes["binary"] else decoding
-    own = reader.network_class(named) if named in reader.classes.values() else None
+    own = class_in(config)
     return None if own is getattr(transformers, named, None) else own

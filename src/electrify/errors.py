@@ -35,13 +35,16 @@ class Unfinished(Exception):  # noqa: N818 - it is not an error
 
 @contextmanager
 def failing_as(what: str) -> Iterator[None]:
-    """A context that turns whatever a library raises into a UserError that begins with `what`.
-    (Some libraries raise bare Exceptions, and a panic of Rust code is not even an Exception.)"""
+    """A context that turns whatever a library raises into a UserError that begins with `what`, but
+    for a lack of memory. (Some libraries raise bare Exceptions, and a panic of Rust code is not
+    even an Exception.)"""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, UserError):
         raise
     except BaseException as e:
+        if is_of_memory(e):
+            raise
         raise UserError(f"{what} ({type(e).__name__}: {' '.join(str(e).split())[:200]})") from e
 
 

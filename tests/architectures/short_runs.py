@@ -1,11 +1,14 @@
 """What the runs of the architectures have in common: eight updates of two blocks, and what is read
 back from their folders."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from safetensors.torch import load_file
+from torch import Tensor
 
 from electrify import detect
 from electrify.build import Built, Vocabulary, compose
@@ -13,24 +16,29 @@ from electrify.recipe import load
 from electrify.text.corpus import Corpus
 from electrify.tokens import from_sequences
 from electrify.train import checkpoint
-from small import pretrain_words
 
-SHORT: dict[str, Any] = {
-    "num_hidden_layers": 2,
-    "max_steps": 8,
-    "logging_steps": 4,
-    "save_steps": 8,
-    "eval_steps": 4,
-}
+SHORT: dict[str, Any] = {"num_hidden_layers": 2, "max_steps": 8, "logging_steps": 4}
+SHORT |= {"save_steps": 8, "eval_steps": 4}
+# One update that changes nothing visible.
+STILL = {"max_steps": 1, "eval_steps": 0, "learning_rate": 1e-12, "weight_decay": 0}
 TEXTS = ["the chef ate a meal", "the", "a meal that the chef ate was a meal of the chef"]
 
 
-def deberta_words(
-    data: Path, folder: Path, name: str = "electra-deberta", **fields: Any
-) -> list[str]:
-    """The command of a short run of a tiny recipe with DeBERTa's blocks."""
-    own = SHORT | {"position_buckets": 8} | fields
-    return [str(w) for w in pretrain_words(data, folder, recipe=f"{name}-tiny", **own)]
+def config_of(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "config.json").read_text())
+
+
+def weights_of(folder: Path) -> dict[str, Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def same(start: Path, made: Path, prefix: str) -> None:
+    """The weights whose names begin so are equal but for `STILL`."""
+    before, after = weights_of(start), weights_of(made)
+    names = [name for name in after if name.startswith(prefix)]
+    assert names
+    for name in names:
+        torch.testing.assert_close(after[name], before[name], atol=1e-6, rtol=0)
 
 
 def network(data: Path, folder: Path) -> Built:

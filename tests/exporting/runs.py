@@ -8,13 +8,10 @@ from typing import Any
 
 import torch
 
-from electrify.architectures import architecture_named
-from electrify.architectures.architecture import ExportedModel
-from electrify.architectures.keys import KeyTable
 from electrify.build import Built, Vocabulary, build
 from electrify.exporting import folder as hf
 from electrify.exporting.folder import read_run
-from electrify.recipe import Corruption, Data, Model, Objective, Recipe, Train, dump, override
+from electrify.recipe import Recipe, dump, load, override
 from electrify.tokens import SpecialIds
 from electrify.train import checkpoint
 from electrify.train.job import decisive
@@ -27,36 +24,14 @@ STATE = {
 }  # fmt: skip
 SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
 
-_MODEL = Model(
-    num_hidden_layers=2,
-    hidden_size=16,
-    num_attention_heads=2,
-    intermediate_size=24,
-    embedding_size=8,
-    max_position_embeddings=20,
-    generator_size=0.5,
-    dropout=0.1,
-    attention_dropout=0.2,
-    init="bert",
-)
-_TRAIN = Train(max_steps=10, train_batch_size=4, learning_rate=1e-3, warmup_steps=1)
-_MIX = (0.85, 0.15, 0.0)
-RTD = Recipe(
-    model=_MODEL,
-    corruption=Corruption(corruptor="generator", mask_rate=0.15, mask_mix=_MIX),
-    objective=Objective(objective="rtd", term_weights={"generator": 1.0, "rtd": 50.0}),
-    data=Data(max_seq_length=16),
-    train=_TRAIN,
-)
-MLM = Recipe(
-    model=_MODEL,
-    corruption=Corruption(corruptor="mask", mask_rate=0.15, mask_mix=(0.8, 0.1, 0.1)),
-    objective=Objective(objective="mlm", term_weights={"mlm": 1.0}),
-    data=Data(max_seq_length=16),
-    train=_TRAIN,
-)
+_FIELDS: dict[str, Any] = {"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 2}
+_FIELDS |= {"intermediate_size": 24, "embedding_size": 8, "max_position_embeddings": 20}
+_FIELDS |= {"dropout": 0.1, "attention_dropout": 0.2, "init": "bert", "init_words": "random"}
+_FIELDS |= {"max_seq_length": 16, "max_steps": 10, "train_batch_size": 4}
+_FIELDS |= {"learning_rate": 1e-3, "warmup_steps": 1}
+RTD, MLM = (override(load(name), _FIELDS) for name in ("electra-tiny", "bert-tiny"))
 
-_FULL = {"embedding_size": _MODEL.hidden_size, "generator_size": 1.0}
+_FULL = {"embedding_size": 16, "generator_size": 1.0}
 ENCODERS: dict[str, dict[str, Any]] = {
     "electra": {},
     "modernbert": _FULL | {"architecture": "modernbert", "local_attention": 4},
@@ -98,11 +73,6 @@ def random_built(config: Recipe, *, vocab_size: int = len(WORDS), seed: int = 1)
     return built
 
 
-def table_of(model: ExportedModel) -> KeyTable:
-    """The class that a network of these runs is exported as."""
-    return architecture_named("electra").table(model.encoder.shape, model.head.kind)
-
-
 def write_run(folder: Path, config: Recipe, *, steps: tuple[int, ...] = ()) -> Built:
     """A run folder; the networks after the last of `steps` (or with no checkpoint)."""
     write_tokenizer(folder / "tokenizer")
@@ -127,18 +97,17 @@ def write_run(folder: Path, config: Recipe, *, steps: tuple[int, ...] = ()) -> B
     }
     (folder / "run.json").write_text(json.dumps(facts), encoding="utf-8")
     records = [
-        {"kind": "train", "step": s, "tokens": 1000 * s, "seconds": 36.0} for s in range(5, 11, 5)
+        {"kind": "train", "step": 5, "tokens": 5_000, "seconds": 36.0},
+        {"kind": "train", "step": 10, "tokens": 10_000, "seconds": 36.0},
+        {"kind": "valid", "step": 10, "tokens": 10_000, "rtd": 0.4321, "seconds": 40.0},
     ]
-    records += [{"kind": "valid", "step": 10, "tokens": 10_000, "rtd": 0.4321, "seconds": 40.0}]
-    (folder / "metrics.jsonl").write_text(
-        "".join(json.dumps(r) + "\n" for r in records), encoding="utf-8"
-    )
+    log = "".join(f"{json.dumps(record)}\n" for record in records)
+    (folder / "metrics.jsonl").write_text(log, encoding="utf-8")
     for step in steps:
         built = random_built(config, seed=step)
         model = {n: p.detach().clone() for n, p in built.objective.named_parameters()}
-        checkpoint.save(
-            folder, step, {"model": model, "optimizer": {}}, STATE | {"step": step}, keep=None
-        )
+        groups = {"model": model, "optimizer": {}}
+        checkpoint.save(folder, step, groups, STATE | {"step": step}, keep=None)
     return built
 
 
@@ -150,3 +119,8 @@ def export_run(run: Path, built: Built) -> dict[str, Path]:
 
 def with_model(config: Recipe, **fields: object) -> Recipe:
     return override(config, dict(fields))
+
+
+def exports(folder: Path, config: Recipe, **fields: Any) -> dict[str, Path]:
+    """The exported networks of a run with random weights."""
+    return export_run(folder, write_run(folder, with_model(config, **fields)))

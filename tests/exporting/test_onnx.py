@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from runs import ENCODERS, RTD, export_run, with_model, write_run
+from runs import ENCODERS, RTD, exports, with_model, write_run
 
 import electrify
 from electrify.cli import main
 from electrify.exporting import onnx
 from electrify.exporting.agreement import ExportError
-from electrify.exporting.onnx import export_onnx
+from electrify.exporting.folder import export_as
 from electrify.finetuning.model import load_encoder, save, with_fresh_head
 from electrify.onnx_models import OnnxModel, batches, padded
-from electrify.recipe import Recipe
 
 # Not imported here, which takes a second of every process that collects tests.
 absent = [name for name in ("onnxruntime", "onnxscript") if find_spec(name) is None]
@@ -34,10 +33,9 @@ KINDS = {
 }
 
 
-def exports(folder: Path, encoder: str, recipe: Recipe = RTD, **fields: Any) -> dict[str, Path]:
-    """The exported networks of a run with random weights."""
-    config = with_model(recipe, **ENCODERS[encoder], **fields)
-    return export_run(folder / "run", write_run(folder / "run", config))
+def discriminator(folder: Path, encoder: str = "electra", **fields: Any) -> Path:
+    """That of a run with random weights."""
+    return exports(folder / "run", RTD, **ENCODERS[encoder] | fields)["discriminator"]
 
 
 def tuned(start: Path, kind: Any, folder: Path) -> Path:
@@ -88,38 +86,25 @@ def must_detect_alike(model: Path, graph: Path) -> None:
 
 def must_predict_alike(model: Path, graph: Path, kind: str) -> None:
     texts: list[Any] = [text.split() for text in TEXTS] if kind == "tagging" else TEXTS
+    how: dict[str, Any] = {}
     if kind == "answering":  # the last context is read through many windows
-        must_answer_alike(model, graph, list(zip(["who", "what", "where"], TEXTS, strict=True)))
-        return
-    more = {"probabilities": True} if kind in ("classification", "multilabel") else {}
-    both = (electrify.predict(place, texts, **more) for place in (model, graph))
-    for a, b in zip(*both, strict=True):
-        assert (a.label, a.labels, a.tags) == (b.label, b.labels, b.tags)
-        if kind == "regression":
-            assert a.value == pytest.approx(b.value, abs=1e-4)
-        if more:
-            assert a.probabilities == pytest.approx(b.probabilities, abs=1e-4)
-
-
-def must_answer_alike(model: Path, graph: Path, asked: list[tuple[str, str]]) -> None:
-    """The library's answers, and none above a threshold."""
-    questions, contexts = zip(*asked, strict=True)
-    wanted = electrify.predict(model, questions, pairs=contexts)
-    found = electrify.predict(graph, questions, pairs=contexts)
+        texts, how = ["who", "what", "where"], {"pairs": TEXTS}
+    elif kind in ("classification", "multilabel"):
+        how = {"probabilities": True}
+    wanted, found = (electrify.predict(place, texts, **how) for place in (model, graph))
     for a, b in zip(wanted, found, strict=True):
-        assert a.answer == b.answer
-        assert a.answer_score == pytest.approx(b.answer_score, abs=1e-4)
-    assert len({a.answer for a in wanted}) > 1
-    best = max(a.no_answer_score for a in wanted)
-    assert [a.no_answer_score for a in found] == pytest.approx(
-        [a.no_answer_score for a in wanted], abs=1e-4
-    )
-    silent = electrify.predict(graph, questions, pairs=contexts, no_answer_threshold=best - 1e-3)
-    assert "" in [a.answer for a in silent]
+        assert (a.label, a.labels, a.tags, a.answer) == (b.label, b.labels, b.tags, b.answer)
+        for name in ("value", "probabilities", "answer_score", "no_answer_score"):
+            assert getattr(b, name) == pytest.approx(getattr(a, name), abs=1e-4)
+    if kind == "answering":
+        assert len({a.answer for a in wanted}) > 1
+        best = max(a.no_answer_score for a in wanted)
+        silent = electrify.predict(graph, texts, **how, no_answer_threshold=best - 1e-3)
+        assert "" in [a.answer for a in silent], "none above a threshold"
 
 
 def test_a_discriminator_detects_the_same_without_torch(tmp_path, capsys):
-    folder = exports(tmp_path, "electra")["discriminator"]
+    folder = discriminator(tmp_path)
     graph = exported(folder)
     said = capsys.readouterr().out
     assert {p.name for p in graph.iterdir()} == {
@@ -145,13 +130,13 @@ def test_a_discriminator_detects_the_same_without_torch(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_wrong_graph_is_not_written(tmp_path, monkeypatch):
-    folder = exports(tmp_path, "electra")["discriminator"]
+    folder = discriminator(tmp_path)
     outputs = OnnxModel.outputs
     monkeypatch.setattr(
         OnnxModel, "outputs", lambda *given: [x + 2e-3 * abs(x) for x in outputs(*given)]
     )
     with pytest.raises(ExportError, match="computes other numbers than torch"):
-        export_onnx(str(folder), tmp_path / "out")
+        export_as(str(folder), tmp_path / "out", format="onnx")
     assert not (tmp_path / "out").exists()
 
 
@@ -174,7 +159,7 @@ def test_rows_are_padded_and_in_batches_of_similar_length():
 def test_what_cannot_be_exported(tmp_path, capsys, words: list[str], why: str):
     from transformers import ElectraModel
 
-    source = exports(tmp_path, "electra")["discriminator"]
+    source = discriminator(tmp_path)
     folder = tmp_path / "encoder"
     ElectraModel.from_pretrained(source).save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json"):
@@ -185,7 +170,7 @@ def test_what_cannot_be_exported(tmp_path, capsys, words: list[str], why: str):
 
 
 def test_a_missing_package_is_one_sentence(tmp_path, capsys, monkeypatch):
-    folder = exports(tmp_path, "electra")["discriminator"]
+    folder = discriminator(tmp_path)
     monkeypatch.setattr(onnx, "PACKAGES", ("onnx", "no_such_package"))
     words = ["export", str(folder), "--format", "onnx", "--output-dir", str(tmp_path / "out")]
     assert main(words) == 2
@@ -201,7 +186,7 @@ def test_a_missing_package_is_one_sentence(tmp_path, capsys, monkeypatch):
     ],
 )
 def test_detection_of_every_encoder(tmp_path, encoder: str, head: str):
-    folder = exports(tmp_path, encoder, rtd_head=head)["discriminator"]
+    folder = discriminator(tmp_path, encoder, rtd_head=head)
     must_detect_alike(folder, exported(folder))
 
 
@@ -209,14 +194,14 @@ def test_detection_of_every_encoder(tmp_path, encoder: str, head: str):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_predictions_of_every_encoder(tmp_path, encoder: str, kind: str):
-    folder = tuned(exports(tmp_path, encoder)["discriminator"], kind, tmp_path / "tuned")
+    folder = tuned(discriminator(tmp_path, encoder), kind, tmp_path / "tuned")
     graph = exported(folder)
     must_predict_alike(folder, graph, kind)
 
 
 @pytest.mark.slow
 def test_files_have_the_columns_of_torch(tmp_path, capsys):
-    folder = tuned(exports(tmp_path, "electra")["discriminator"], "multilabel", tmp_path / "tuned")
+    folder = tuned(discriminator(tmp_path), "multilabel", tmp_path / "tuned")
     graph = exported(folder)
     files = {
         "txt": "a cat\nthe chef cooked a meal\n",
@@ -251,7 +236,7 @@ def test_language_models(tmp_path, encoder: str):
 @pytest.mark.slow
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_int8_and_what_it_costs(tmp_path, capsys, encoder: str):
-    folder = exports(tmp_path, encoder)["discriminator"]
+    folder = discriminator(tmp_path, encoder)
     quantized = exported(folder, "--quantize", "int8")
     mark = mark_in(quantized)
     assert 0 < mark["mean_loss"] < mark["largest_loss"] < 0.1

@@ -10,6 +10,7 @@ import torch
 import transformers
 import yaml
 from runs import MLM, RTD, WORDS, random_built, shake, with_model, write_tokenizer
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from batches import built
@@ -17,21 +18,14 @@ from electrify import cli
 from electrify.build import Built
 from electrify.errors import UserError
 from electrify.exporting.loading import quiet
-from electrify.model.shape import Shape
 from electrify.recipe import load
 from electrify.text.corpus import Corpus
+from electrify.tokens import from_sequences
 from electrify.train.start import _fit_rows, load_model, must_know_the_words, shape_in
 from small import pretrain_words
 
-SHAPE = {
-    "vocab_size": len(WORDS),
-    "embedding_size": 8,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 24,
-    "max_position_embeddings": 20,
-}
+SHAPE = {"vocab_size": len(WORDS), "embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 2}
+SHAPE |= {"num_attention_heads": 2, "intermediate_size": 24, "max_position_embeddings": 20}
 SMALL = SHAPE | {"hidden_size": 8, "num_attention_heads": 1, "intermediate_size": 12}
 
 
@@ -53,10 +47,6 @@ def folder(path: Path, kind: str, fields: dict[str, Any] | None = None, *, seed:
     return str(path)
 
 
-def shape_of(start: str, *, vocab_size: int | None = None) -> Shape:
-    return shape_in(start, load("electra-tiny").model, vocab_size)
-
-
 def values(built: Built) -> dict[str, dict[str, torch.Tensor]]:
     return {
         name: {n: p.detach().clone() for n, p in half.parameters().items()}
@@ -70,11 +60,12 @@ def changed(built: Built, before: dict[str, dict[str, torch.Tensor]], half: str)
 
 
 def test_the_shape_of_a_folder(tmp_path):
-    shape = shape_of(folder(tmp_path, "ElectraForMaskedLM", SMALL))
+    start, model = folder(tmp_path, "ElectraForMaskedLM", SMALL), load("electra-tiny").model
+    shape = shape_in(start, model, None)
     assert (shape.hidden_size, shape.embedding_size) == (8, 8)
     assert (shape.num_attention_heads, shape.vocab_size) == (1, len(WORDS))
     with pytest.raises(UserError, match=f"vocabulary of {len(WORDS)}, the corpus one of 99"):
-        shape_of(str(tmp_path), vocab_size=99)
+        shape_in(start, model, 99)
 
 
 def test_every_weight_is_taken(tmp_path):
@@ -87,17 +78,16 @@ def test_every_weight_is_taken(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "kind", ["ElectraModel", "ElectraForMaskedLM", "ElectraForTokenClassification"]
+    ("kind", "ignored"),
+    [("ElectraModel", 0), ("ElectraForMaskedLM", 5), ("ElectraForTokenClassification", 2)],
 )
-def test_a_missing_head_keeps_its_initial_values(tmp_path, kind):
+def test_a_missing_head_keeps_its_initial_values(tmp_path, kind, ignored):
     built = random_built(RTD)
     before = values(built)
     lines = load_model(built.discriminator, folder(tmp_path, kind), what="discriminator")
     assert lines[0] == "it has no weights of the head, which keeps its initial values"
-    assert changed(built, before, "discriminator") == {
-        n for n in before["discriminator"] if n.startswith("encoder.")
-    }
-    ignored = {"ElectraModel": 0, "ElectraForMaskedLM": 5, "ElectraForTokenClassification": 2}[kind]
+    encoder = {name for name in before["discriminator"] if name.startswith("encoder.")}
+    assert changed(built, before, "discriminator") == encoder
     assert [f"ignored {ignored} weights" in line for line in lines[1:]] == [True] * (ignored > 0)
 
 
@@ -130,8 +120,6 @@ def test_bert_folders_of_one_width(tmp_path, objective):
 
 
 def test_bert_gives_its_own_logits(tmp_path):
-    from electrify.tokens import from_sequences
-
     start = folder(tmp_path, "BertForMaskedLM")
     half = random_built(with_model(MLM, embedding_size=16)).discriminator
     load_model(half, start, what="discriminator")
@@ -160,19 +148,15 @@ def test_a_folder_that_does_not_fit(tmp_path, fields, says):
 
 
 def test_a_folder_that_lacks_part_of_the_encoder(tmp_path):
-    from safetensors.torch import load_file, save_file
-
-    start = folder(tmp_path, "ElectraForPreTraining")
-    state = load_file(tmp_path / "model.safetensors")
-    kept = {k: t for k, t in state.items() if "layer.1.output" not in k}
-    save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(UserError, match="lacks 4 weights of the encoder"):
-        load_model(random_built(RTD).discriminator, start, what="discriminator")
-    folder_of_wrong_size = state | {"electra.embeddings.word_embeddings.weight": torch.zeros(5, 8)}
-    save_file(folder_of_wrong_size, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    start, file = folder(tmp_path, "ElectraForPreTraining"), tmp_path / "model.safetensors"
+    state = load_file(file)
+    lacking = {k: t for k, t in state.items() if "layer.1.output" not in k}
+    short = state | {"electra.embeddings.word_embeddings.weight": torch.zeros(5, 8)}
     says = r"shape that its config\.json says: \S*word_embeddings\.weight"
-    with pytest.raises(UserError, match=says):
-        load_model(random_built(RTD).discriminator, start, what="discriminator")
+    for weights, why in ((lacking, "lacks 4 weights of the encoder"), (short, says)):
+        save_file(weights, file, metadata={"format": "pt"})
+        with pytest.raises(UserError, match=why):
+            load_model(random_built(RTD).discriminator, start, what="discriminator")
 
 
 def test_vocabularies_are_compared_word_by_word(tmp_path):
@@ -196,12 +180,11 @@ OWN: dict[str, dict[str, Any]] = {
     | {"position_biased_input": False, "type_vocab_size": 0, "legacy": False},
     "modernbert": {"norm_eps": EPS, "pad_token_id": 0, "global_attn_every_n_layers": 1},
 }
-RECIPES = {
-    "electra": "electra-tiny",
-    "deberta-v2": "electra-deberta-tiny",
-    "modernbert": "electra-modernbert-tiny",
+RECIPES = {  # with the epsilon of each architecture
+    "electra": ("electra-tiny", 1e-12),
+    "deberta-v2": ("electra-deberta-tiny", 1e-7),
+    "modernbert": ("electra-modernbert-tiny", 1e-5),
 }
-SHORT: dict[str, Any] = {"max_steps": 2}
 
 
 def folder_of(path: Path, data: Path, kind: str) -> Path:
@@ -213,18 +196,13 @@ def folder_of(path: Path, data: Path, kind: str) -> Path:
     return path
 
 
-def exported_eps(folder: Path) -> float:
-    config = json.loads((folder / "config.json").read_text())
-    return config["norm_eps" if config["model_type"] == "modernbert" else "layer_norm_eps"]
-
-
 @pytest.mark.parametrize("kind", RECIPES)
 def test_the_folder_decides(kind: str, small_data: Path, tmp_path: Path) -> None:
     """Against a flag, too, as of every shape; it is written down, and a run goes on with it when
     the folder is gone. The exports were compared with the library, which reads it there."""
     start = folder_of(tmp_path / "start", small_data, kind)
-    fields = SHORT | {"init_discriminator": start, "layer_norm_eps": 1e-4}
-    words = pretrain_words(small_data, tmp_path / "run", recipe=RECIPES[kind], **fields)
+    fields = {"max_steps": 2, "init_discriminator": start, "layer_norm_eps": 1e-4}
+    words = pretrain_words(small_data, tmp_path / "run", recipe=RECIPES[kind][0], **fields)
     line = [str(w) for w in words]
     assert cli.main([*line, "--max-minutes", "1e-9"]) == 75
     start.rename(tmp_path / "gone")
@@ -232,26 +210,19 @@ def test_the_folder_decides(kind: str, small_data: Path, tmp_path: Path) -> None
     recipe = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert recipe["model"]["layer_norm_eps"] == EPS
     for part in ("discriminator", "generator"):
-        assert exported_eps(tmp_path / "run" / part) == EPS
+        config = json.loads((tmp_path / "run" / part / "config.json").read_text())
+        assert config["norm_eps" if kind == "modernbert" else "layer_norm_eps"] == EPS
 
 
-@pytest.mark.parametrize(
-    ("recipe", "default"),
-    [("electra-tiny", 1e-12), ("electra-modernbert-tiny", 1e-5), ("electra-deberta-tiny", 1e-7)],
-)
+@pytest.mark.parametrize(("recipe", "default"), RECIPES.values())
 def test_without_a_folder(recipe: str, default: float) -> None:
     """The flag, of both networks; by default that of the architecture."""
     for given, wanted in ((None, default), (EPS, EPS)):
         networks = built(recipe, init="published", layer_norm_eps=given).exports.values()
-        norms = [
-            part
-            for network in networks
-            for module in (network.encoder, network.head)
-            for part in module.modules()
-            if isinstance(part, nn.LayerNorm)
-        ]
+        parts = [part for network in networks for part in (network.encoder, network.head)]
+        norms = [m.eps for part in parts for m in part.modules() if isinstance(m, nn.LayerNorm)]
         assert len(norms) > 4
-        assert {norm.eps for norm in norms} == {wanted}
+        assert set(norms) == {wanted}
 
 
 def test_only_rows_of_words_are_cut_where_a_table_is_padded() -> None:

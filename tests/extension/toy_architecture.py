@@ -4,18 +4,17 @@ behind the padding's, one norm at the end: what transformers calls RoBERTa-PreLa
 Shape suffixes: T flat tokens, E embedding width, D hidden width.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electrify.architectures.architecture import Architecture, InitialValues
-from electrify.architectures.keys import KeyTable, Row, layer
-from electrify.errors import UserError
+from electrify.architectures.architecture import InitialValues, TwoLabels
+from electrify.architectures.keys import KeyTable, Row, layers, weights
 from electrify.model import costs
-from electrify.model.attention import AttentionContext, Direction, SharedContext
+from electrify.model.attention import AttentionContext
 from electrify.model.dropout import dropout as drop
 from electrify.model.embeddings import Added, Words, word_vectors
 from electrify.model.encoder import Encoder
@@ -25,9 +24,8 @@ from electrify.model.shape import Shape
 from electrify.tokens import SpecialIds, Tokens
 
 PAD = 0  # positions 0 to PAD of the table are nobody's
-SIZES = ("vocab_size", "hidden_size", "num_hidden_layers")
-SIZES += ("num_attention_heads", "intermediate_size")
-NUMBERS = (*SIZES, "type_vocab_size", "layer_norm_eps")
+NUMBERS = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
+NUMBERS += ("intermediate_size", "type_vocab_size", "layer_norm_eps")
 
 
 class Embeddings(nn.Module):
@@ -79,7 +77,7 @@ class PreNormBlock(nn.Module):
         return costs.layer_flops(sizes)
 
 
-class Roberta(Architecture):
+class Roberta(TwoLabels):
     """RoBERTa-PreLayerNorm. Its embeddings are as wide as its blocks."""
 
     called = "a toy architecture"
@@ -88,42 +86,22 @@ class Roberta(Architecture):
     model_types = ("roberta-prelayernorm",)
 
     name = "toy_prenorm"
-    model_type = "roberta-prelayernorm"
+    config_class = "RobertaPreLayerNormConfig"
     classes: ClassVar = {
         "token": "RobertaPreLayerNormForMaskedLM",
         "binary": "RobertaPreLayerNormForTokenClassification",
     }
-    head_prefixes: ClassVar = {"token": "lm_head.", "binary": "classifier."}
+    fixed: ClassVar = {"hidden_act": "gelu"}
     counts_padding = False
-    config_keys = (*SIZES, "max_position_embeddings")
-    binary_code = "model(**inputs).logits.diff(dim=-1).squeeze(-1)"
 
     def embeddings(self, shape: Shape, *, dropout: float, words: Words | None = None) -> Embeddings:
         return Embeddings(shape, dropout=dropout, words=words)
 
-    def encoder(
-        self,
-        shape: Shape,
-        embeddings: nn.Module,
-        *,
-        dropout: float,
-        attention_dropout: float,
-        direction: Direction = "both",
-        lower: Encoder | None = None,
-        tied: int = 0,
-    ) -> Encoder:
-        own = range(shape.num_hidden_layers - tied)
-        return Encoder(
-            shape,
-            embeddings=embeddings,
-            blocks=[
-                *(lower.blocks[:tied] if lower is not None else ()),
-                *(PreNormBlock(shape, dropout=dropout) for _ in own),
-            ],
-            contexts=SharedContext(direction=direction, dropout=attention_dropout),
-            norm=nn.LayerNorm(shape.hidden_size, eps=shape.layer_norm_eps),
-            direction=direction,
-        )
+    def block(self, shape: Shape, n: int, dropout: float) -> PreNormBlock:
+        return PreNormBlock(shape, dropout=dropout)
+
+    def norm(self, shape: Shape) -> nn.LayerNorm:
+        return nn.LayerNorm(shape.hidden_size, eps=shape.layer_norm_eps)
 
     def binary_head(self, shape: Shape) -> Head:
         return LinearHead(shape.hidden_size)
@@ -137,91 +115,52 @@ class Roberta(Architecture):
     ) -> None:
         init_bert(objective, rng)
 
-    def hf_config(
-        self,
-        shape: Shape,
-        kind: HeadKind,
-        *,
-        special: SpecialIds,
-        dropout: float,
-        attention_dropout: float,
-    ) -> Any:
-        from transformers import RobertaPreLayerNormConfig
-
+    def config_values(
+        self, shape: Shape, special: SpecialIds, dropout: float, attention_dropout: float
+    ) -> dict[str, Any]:
         assert special.pad == PAD
-        config = RobertaPreLayerNormConfig(
-            **{name: getattr(shape, name) for name in NUMBERS},
-            max_position_embeddings=shape.max_position_embeddings + PAD + 1,
-            hidden_dropout_prob=dropout,
-            attention_probs_dropout_prob=attention_dropout,
-            pad_token_id=special.pad,
-            num_labels=2,
-        )
-        config.architectures = [self.classes[kind]]
-        config.dtype = "float32"
-        return config
+        return {name: getattr(shape, name) for name in NUMBERS} | {
+            "max_position_embeddings": shape.max_position_embeddings + PAD + 1,
+            "hidden_dropout_prob": dropout,
+            "attention_probs_dropout_prob": attention_dropout,
+            "pad_token_id": special.pad,
+        }
 
     def shape_of(self, config: Any) -> Shape:
         numbers = {name: getattr(config, name) for name in NUMBERS}
         longest = config.max_position_embeddings - PAD - 1
         return Shape(**numbers, embedding_size=config.hidden_size, max_position_embeddings=longest)
 
-    def must_compute_the_same(self, start: str, config: Any) -> None:
-        if config.hidden_act != "gelu":
-            raise UserError(
-                f"{start} computes what our encoder does not: hidden_act {config.hidden_act}"
-            )
-
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
         base = "roberta_prelayernorm"
-        tables = {"words": "word", "positions": "position", "segments": "token_type"}
-        rows = [
-            *(
-                Row(f"encoder.embeddings.{o}.weight", (f"{base}.embeddings.{t}_embeddings.weight",))
-                for o, t in tables.items()
-            ),
-            *layer(f"{base}.embeddings.LayerNorm", "encoder.embeddings.norm"),
-            *layer(f"{base}.LayerNorm", "encoder.norm"),
-        ]
+        theirs, ours = f"{base}.embeddings", "encoder.embeddings"
+        tables = {
+            f"{ours}.words": f"{theirs}.word_embeddings",
+            f"{ours}.positions": f"{theirs}.position_embeddings",
+            f"{ours}.segments": f"{theirs}.token_type_embeddings",
+        }
+        rest = {f"{ours}.norm": f"{theirs}.LayerNorm", "encoder.norm": f"{base}.LayerNorm"}
+        qkv: list[Row] = []
         for n in range(shape.num_hidden_layers):
             theirs, ours = f"{base}.encoder.layer.{n}", f"encoder.blocks.{n}"
             for part in ("weight", "bias"):
-                fused = tuple(
-                    f"{theirs}.attention.self.{which}.{part}" for which in ("query", "key", "value")
-                )
-                rows.append(Row(f"{ours}.qkv.{part}", fused))
-            rows += layer(f"{theirs}.attention.LayerNorm", f"{ours}.norm1")
-            rows += layer(f"{theirs}.attention.output.dense", f"{ours}.out")
-            rows += layer(f"{theirs}.intermediate.LayerNorm", f"{ours}.norm2")
-            rows += layer(f"{theirs}.intermediate.dense", f"{ours}.up")
-            rows += layer(f"{theirs}.output.dense", f"{ours}.down")
+                each = (f"{theirs}.attention.self.{x}.{part}" for x in ("query", "key", "value"))
+                qkv.append(Row(f"{ours}.qkv.{part}", tuple(each)))
+            rest |= {
+                f"{ours}.norm1": f"{theirs}.attention.LayerNorm",
+                f"{ours}.out": f"{theirs}.attention.output.dense",
+                f"{ours}.norm2": f"{theirs}.intermediate.LayerNorm",
+                f"{ours}.up": f"{theirs}.intermediate.dense",
+                f"{ours}.down": f"{theirs}.output.dense",
+            }
+        encoder = (*weights(tables), *qkv, *layers(rest))
         if kind == "binary":
-            return KeyTable(self.classes[kind], tuple(rows), tuple(layer("classifier", "head.out")))
-        head = [
-            *layer("lm_head.dense", "head.dense"),
-            *layer("lm_head.layer_norm", "head.norm"),
-            Row("head.bias_V", ("lm_head.bias",)),
-        ]
+            head = layers({"head.out": "classifier"}, labels=True)
+            return KeyTable(self.classes[kind], encoder, head)
+        head = layers({"head.dense": "lm_head.dense", "head.norm": "lm_head.layer_norm"})
         tied = {
             "lm_head.decoder.weight": f"{base}.embeddings.word_embeddings.weight",
             "lm_head.decoder.bias": "lm_head.bias",
         }
-        return KeyTable(self.classes[kind], tuple(rows), tuple(head), tied)
-
-    def head_tensors(self, head: Head) -> dict[str, Tensor]:
-        """Two labels, of which the first one's logit is 0: softmax is then the sigmoid of ours."""
-        named = head.tensors()
-        return (
-            named
-            if head.kind == "token"
-            else {name: torch.cat([torch.zeros_like(t), t]) for name, t in named.items()}
-        )
-
-    @torch.no_grad()
-    def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
-        if head.kind == "token":
-            return super().fill_head(head, named)
-        return super().fill_head(head, {name: t[1:] - t[:1] for name, t in named.items()})
-
-    def binary_logits(self, output: Any) -> Tensor:
-        return output.logits[..., 1] - output.logits[..., 0]
+        bias = Row("head.bias_V", ("lm_head.bias",))
+        return KeyTable(self.classes[kind], encoder, (*head, bias), tied)

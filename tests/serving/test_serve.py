@@ -93,23 +93,19 @@ def test_pairs_and_the_model_that_is_named(served, root):
     assert near(found["result"], electrify.load(name).score("the chef"))
 
 
-def test_a_tagger_takes_words(root):
-    model = Served(str(root / "tagger"))
-    client, tagger = client_of([model])[0], electrify.load(root / "tagger")
+def test_a_tagger_takes_words_and_a_model_for_questions_contexts(root):
+    client = client_of([Served(str(root / "tagger"))])[0]
     given = [["the", "chef"], ["ate"]]
     found = client.post("/predict", json={"texts": given}).json()["results"]
-    assert found == [{"tags": list(one.tags)} for one in tagger.predict(given)]
-    wrong = client.post("/predict", json={"text": "the chef"})
-    assert (wrong.status_code, "lists of words" in wrong.json()["detail"]) == (422, True)
-
-
-def test_a_model_for_questions_takes_contexts(root):
+    assert found == [
+        {"tags": [*one.tags]} for one in electrify.load(root / "tagger").predict(given)
+    ]
+    must_refuse(client, "predict", {"text": "the chef"}, "lists of words")
     client = client_of([Served(str(root / "reader"))])[0]
     asked = {"text": "the chef", "pairs": "the chef ate the meal"}
     found = client.post("/predict", json=asked).json()["result"]
     assert found["answer"] in asked["pairs"]
-    wrong = client.post("/predict", json={"text": "the chef"})
-    assert (wrong.status_code, "contexts" in wrong.json()["detail"]) == (422, True)
+    must_refuse(client, "predict", {"text": "the chef"}, "contexts")
 
 
 def test_what_each_model_can_do(served):
@@ -187,6 +183,13 @@ def test_many_clients_get_their_own_answers(models, expected):
     assert sum(sums) == len(asked) > sum(counts)
 
 
+def must_refuse(client: TestClient, path: str, body: Any, says: str) -> None:
+    found = client.post(f"/{path}", json=body)
+    assert found.status_code == 422
+    assert says in found.json()["detail"]
+    assert "Traceback" not in found.text
+
+
 @pytest.mark.parametrize(
     ("path", "body", "says"),
     [
@@ -205,34 +208,33 @@ def test_many_clients_get_their_own_answers(models, expected):
     ],
 )
 def test_wrong_bodies(served, path, body, says):
-    found = served.post(f"/{path}", json=body)
-    assert found.status_code == 422
-    assert says in found.json()["detail"]
-    assert "Traceback" not in found.text
+    must_refuse(served, path, body, says)
+
+
+JSON = "application/json"
+NO_OBJECTS = [b"", b"{", b"[]", b"null", b'{"text": "\xff"}', b"[" * 90_000]
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"{", b"[]", b"null", b'{"text": "\xff"}', b"[" * 90_000, b'{"text": ' + b"1" * 9000],
-    ids=lambda content: repr(content[:12]),
+    ("content", "kind", "says"),
+    [
+        *((content, JSON, "not a JSON object") for content in NO_OBJECTS),
+        (b'{"text": ' + b"1" * 9000, JSON, "not a JSON object"),
+        (b'{"text": "a"}', "text/plain", "not a JSON object"),
+        (rb'{"text": "\ud800"}', JSON, "surrogates not allowed"),
+        (rb'{"text": "a", "\udfff": 1}', JSON, "not a JSON object"),
+    ],
+    ids=lambda given: repr(given[:12]),
 )
-def test_what_is_not_json(served, content):
-    headers = {"content-type": "application/json"}
-    found = served.post("/score", content=content, headers=headers)
+def test_what_is_not_json(served, content, kind, says):
+    found = served.post("/score", content=content, headers={"content-type": kind})
     assert found.status_code == 422
-    assert "not a JSON object" in found.json()["detail"]
-    assert served.post("/score", content=b'{"text": "a"}').status_code == 422
-    lone = served.post("/score", content=rb'{"text": "\ud800"}', headers=headers)
-    assert lone.status_code == 422
-    assert "surrogates not allowed" in lone.json()["detail"]
-    lone = served.post("/score", content=rb'{"text": "a", "\udfff": 1}', headers=headers)
-    assert lone.status_code == 422
+    assert says in found.json()["detail"]
 
 
 def test_a_model_that_cannot(served, root):
-    found = served.post("/detect", json={"text": "a", "model": str(root / "tuned")})
-    assert found.status_code == 422
-    assert "cannot detect. It can predict, embed" in found.json()["detail"]
+    body = {"text": "a", "model": str(root / "tuned")}
+    must_refuse(served, "detect", body, "cannot detect. It can predict, embed")
     assert served.post("/nothing", json={}).status_code == 404
     assert served.get("/nothing").status_code == 404
     assert served.get("/../app.py").status_code == 404
@@ -310,11 +312,10 @@ def test_too_many_requests():
 def test_a_request_that_waits_too_long():
     stuck: Any = Stuck()
     client, service = client_of([stuck], timeout=0.2)
-    found = client.post("/score", json={"text": "a"})
-    assert found.status_code == 503
-    assert found.json()["detail"] == "no answer within 0.2 s. Try again"
-    given_up = client.post("/score", json={"text": "b"})  # it waits, and is never computed
-    assert given_up.status_code == 503
+    for text in ("a", "b"):  # the second one waits, and is never computed
+        found = client.post("/score", json={"text": text})
+        assert found.status_code == 503
+        assert found.json()["detail"] == "no answer within 0.2 s. Try again"
     stuck.go.set()
     assert client.post("/score", json={"text": "c"}).status_code == 200
     assert service.metrics.values['electrify_batch_texts_sum{kind="score"}'] == 2
@@ -339,15 +340,12 @@ def test_an_answer_that_has_begun_is_not_cut_off():
     assert sent == ["http.response.start", "http.response.body"]
 
 
-def test_an_error_of_ours_is_told_to_the_log_alone(caplog):
+def test_an_error_of_ours_is_told_to_the_log_alone(caplog, monkeypatch):
     stuck: Any = Stuck(RuntimeError("the inside"))
     stuck.go.set()
     client, _ = client_of([stuck])
-    logging.getLogger("electrify").propagate = True
-    try:
-        found = client.post("/score", json={"text": "a"})
-    finally:
-        logging.getLogger("electrify").propagate = False
+    monkeypatch.setattr(logging.getLogger("electrify"), "propagate", True)
+    found = client.post("/score", json={"text": "a"})
     assert (found.status_code, found.json()) == (500, {"detail": "internal error"})
     assert "RuntimeError: the inside" in caplog.text
 

@@ -22,16 +22,12 @@ def architecture_named(name: str, options: Mapping[str, Any] | None = None) -> A
 
 def known() -> list[str]:
     """The shipped architectures, and the imported classes of one's own."""
-    own = [cls for cls in Architecture.__subclasses__() if hasattr(cls, "called")]
-    return [*rows_of("architecture"), *(f"{cls.__module__}:{cls.__name__}" for cls in own)]
-
-
-def reading(model_type: str) -> Architecture | None:
-    """The architecture with which a run may start from folders of this `model_type`, or None."""
-    for name in known():
-        if model_type in row_of("architecture", name).model_types:
-            return architecture_named(name)
-    return None
+    own, below = list[str](), [Architecture]
+    while below:
+        cls = below.pop()
+        below += cls.__subclasses__()
+        own += [f"{cls.__module__}:{cls.__name__}"] * hasattr(cls, "called")
+    return [*rows_of("architecture"), *own]
 
 
 def exported_as(model_type: str) -> Architecture | None:
@@ -40,3 +36,14 @@ def exported_as(model_type: str) -> Architecture | None:
         if row_of("architecture", name).model_types[0] == model_type:
             return architecture_named(name)
     return None
+
+
+def class_in(config: Any) -> Any:
+    """The class that a folder's configuration names: the library's, or ours where it has none. None
+    if it names none that is known."""
+    import transformers
+
+    name, known = next(iter(config.architectures or ()), ""), exported_as(config.model_type)
+    if known is not None:
+        return known.for_folder(config).network_class(name)
+    return getattr(transformers, name, None)

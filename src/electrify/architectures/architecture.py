@@ -6,21 +6,23 @@ Shape suffixes: B sequences, L length, T = B * L flat tokens, V vocabulary.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserError
-from ..model.attention import Direction
+from ..errors import need
+from ..model.attention import Direction, SharedContext
 from ..model.embeddings import DisentangledWords, Words
-from ..model.encoder import Encoder
+from ..model.encoder import Contexts, Encoder
 from ..model.heads import BinaryHead, Head, HeadKind, LinearHead, LMHead, Network, SelectionHead
+from ..model.init import init_words
 from ..model.shape import Shape
+from ..tables import class_at
 from ..tokens import SpecialIds, Tokens
-from .keys import KeyTable
+from .keys import KeyTable, label, to_theirs
 
 WordVectors = Callable[[int], Tensor]  # dimensions K -> [V, K]
 
@@ -37,6 +39,30 @@ class InitialValues:
     """Whether the outputs of a block start smaller the more blocks there are."""
     cls: int | None = None
     """The id of [CLS]."""
+
+    def fill(self, tables: Iterable[nn.Embedding], *, width: int = 0, scale: float = 1.0) -> None:
+        """Puts the computed vectors, if there are any, into word tables. width: dimensions that
+        keep their values."""
+        if self.vectors is None:
+            return
+        for table in tables:
+            vectors_VK = scale * self.vectors(table.embedding_dim - width)
+            init_words(table, vectors_VK, local_width=width)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a model card says of an exported network."""
+
+    code: str = "model(**inputs).logits"
+    """A line that gives the logits."""
+    reading: str = ""
+    """Lines that give `tokenizer`, `model` and whatever else that line needs, if the library's
+    class does not."""
+    note: str = ""
+    """Sentences about what the library's class does not compute."""
+    tuning: str = ""
+    """What to know before such a folder is fine-tuned with the library alone."""
 
 
 class Architecture(ABC):
@@ -64,7 +90,6 @@ class Architecture(ABC):
         """(Tokens, what is added to the word vectors, if anything is) -> [T, E], from
         `word_vectors`. `words` may be another model's table."""
 
-    @abstractmethod
     def encoder(
         self,
         shape: Shape,
@@ -78,6 +103,39 @@ class Architecture(ABC):
     ) -> Encoder:
         """The encoder on these embeddings, which may be another model's. lower: an encoder of equal
         width, whose lowest `tied` blocks, and what lies below them, this one shares."""
+        shared = [] if lower is None else lower.blocks[:tied]
+        return Encoder(
+            shape,
+            embeddings=embeddings,
+            project=self.project(shape) if lower is None else lower.project,
+            contexts=self.contexts(
+                shape, direction=direction, dropout=attention_dropout, lower=lower
+            ),
+            blocks=[
+                *shared,
+                *(self.block(shape, n, dropout) for n in range(tied, shape.num_hidden_layers)),
+            ],
+            norm=self.norm(shape),
+            direction=direction,
+        )
+
+    def project(self, shape: Shape) -> nn.Linear | None:
+        """[T, E] -> [T, D], if the widths differ."""
+        return None
+
+    def contexts(
+        self, shape: Any, *, direction: Direction, dropout: float, lower: Encoder | None
+    ) -> Contexts:
+        """What makes the attention context of a batch. lower: as for `encoder`."""
+        return SharedContext(direction=direction, dropout=dropout)
+
+    @abstractmethod
+    def block(self, shape: Any, n: int, dropout: float) -> nn.Module:
+        """([T, D], context) -> [T, D], as the n-th block from below."""
+
+    def norm(self, shape: Shape) -> nn.Module | None:
+        """Applied to the last states, if the blocks normalise their inputs."""
+        return None
 
     def shapes_by_rows(self, shape: Shape) -> dict[int, Shape]:
         """Number of tokens in a row -> the shape of an encoder in phases of a run with such rows,
@@ -125,41 +183,43 @@ class Architecture(ABC):
 
     # ---------------------------------------------------------------- in Hugging Face's library
 
-    model_type: ClassVar[str]
-    """The `model_type` with which it is exported."""
     classes: ClassVar[dict[HeadKind, str]]
     """The class that a network is exported as, for each kind of head."""
-    head_prefixes: ClassVar[dict[HeadKind, str]]
-    """How the names of a head's weights begin in that class, for each kind of head."""
+    own_classes: ClassVar[dict[HeadKind, str]] = {}
+    """`module:Class` of our own for those of `classes` that compute less than our network."""
+    config_class: ClassVar[str]
+    """The library's class of its configuration."""
     input_names: ClassVar[tuple[str, ...]] = ("input_ids", "token_type_ids", "attention_mask")
     """What a tokenizer gives to the exported network."""
     counts_padding: ClassVar[bool] = True
     """Whether the library's classes count padding on the left of a sequence as positions."""
-    config_keys: ClassVar[tuple[str, ...]]
-    """Sizes that a configuration must contain, because the library's defaults are those of another
-    model."""
+    noted: ClassVar[tuple[str, ...]] = ()
+    """Numbers of the shape that a configuration gets beside the arguments of its class."""
+    fixed: ClassVar[dict[str, Any]] = {}
+    """Values of a configuration that say what our encoder computes, where the library knows
+    others."""
+    unsaid: ClassVar[dict[str, Any]] = {}
+    """What a configuration that does not hold them means, if it is another value."""
+    usage: ClassVar[dict[HeadKind, Usage]] = {}
+    """What model cards say of an exported network, for the kinds of heads that need it."""
 
     def for_head(self, head: Head) -> Architecture:
         """The architecture that a network with this head is exported as: this one, unless the head
         has a class of its own, unlike others of its kind."""
         return self
 
-    def for_classes(self, named: Collection[str]) -> Architecture:
-        """The architecture that a folder whose configuration names these classes is read as: this
-        one, unless `for_head` knows of others."""
-        return self
-
-    def for_config(self, config: Mapping[str, Any]) -> Architecture:
-        """The architecture that a language model with this config.json is read as: this one, unless
-        the library has no class for it."""
+    def for_folder(self, config: Any) -> Architecture:
+        """The architecture that a folder with this configuration is read as: this one, unless
+        `for_head` knows of others."""
         return self
 
     def network_class(self, name: str) -> Any:
         """The class that reads a folder with the weights of the key table of this name: the
-        library's, or our own where the library has none."""
+        library's, or our own where the library has none. None for a name that nobody knows."""
         import transformers
 
-        return getattr(transformers, name)
+        own = {self.classes[kind]: place for kind, place in self.own_classes.items()}
+        return class_at(own[name]) if name in own else getattr(transformers, name, None)
 
     def starting_class(self, name: str) -> Any:
         """The class that reads such a folder when a run starts from it: `network_class`, or one
@@ -172,7 +232,6 @@ class Architecture(ABC):
         find."""
         return None
 
-    @abstractmethod
     def hf_config(
         self,
         shape: Shape,
@@ -183,16 +242,41 @@ class Architecture(ABC):
         attention_dropout: float,
     ) -> Any:
         """The library's configuration of an exported network."""
+        import transformers
+
+        values = self.config_values(shape, special, dropout, attention_dropout)
+        config = getattr(transformers, self.config_class)(**values)
+        for name in self.noted:
+            setattr(config, name, getattr(shape, name))
+        config.architectures = [self.classes[kind]]
+        config.dtype = "float32"
+        return config
+
+    @abstractmethod
+    def config_values(
+        self, shape: Any, special: SpecialIds, dropout: float, attention_dropout: float
+    ) -> dict[str, Any]:
+        """The arguments of the library's class of configurations."""
 
     @abstractmethod
     def shape_of(self, config: Any) -> Shape:
         """The shape of a model with this configuration of the library, which has one of the
         `model_types` in the architecture's row."""
 
-    @abstractmethod
     def must_compute_the_same(self, start: str, config: Any) -> None:
         """Raises UserError if a model with this configuration computes something that ours does
         not. start: its name, for the message."""
+        odd = self.odd(config)
+        need(not odd, f"{start} computes what our encoder does not: {', '.join(odd)}")
+
+    def odd(self, config: Any, **more: Any) -> list[str]:
+        """What a configuration says that our encoder does not compute. more: as `fixed`."""
+        found = []
+        for name, value in (self.fixed | {"is_decoder": False} | more).items():
+            said = getattr(config, name, None)
+            said = self.unsaid.get(name, value) if said is None else said
+            found += [f"{name} {said}"] if said != value else []
+        return found
 
     def as_read(self, config: Any) -> Any:
         """The configuration with which the library reads the weights of a folder that a run starts
@@ -236,44 +320,27 @@ class Architecture(ABC):
         """The logit of a binary head, [B, L], from the output of the library's class."""
         return output.logits
 
-    binary_code: ClassVar[str] = "model(**inputs).logits"
-    """The same as a line of code, for model cards."""
-    binary_reading: ClassVar[tuple[str, ...]] = ()
-    """Lines of code that give `tokenizer`, `model` and whatever else `binary_code` needs, if the
-    library's class does not."""
-    binary_note: ClassVar[str] = ""
-    """Sentences for such a card."""
-    binary_tuning: ClassVar[str] = ""
-    """What to know before such a folder is fine-tuned with the library alone."""
-    token_note: ClassVar[str] = ""
-    """The same for a language model, where the library's class computes other logits than the run.
-    """
-
 
 class TwoLabels(Architecture):
     """An architecture whose networks that detect are exported as the library's class for tags, with
     two labels a token."""
 
-    binary_code = "model(**inputs).logits.diff(dim=-1).squeeze(-1)"
-    binary_tuning = (
-        "Their heads have the names of this folder's head. For a number of labels other than two, "
-        "pass `num_labels=N, ignore_mismatched_sizes=True`. With two labels the layer `classifier` "
-        "starts with this folder's weights, under the labels original and replaced: "
-        "`torch.nn.init.normal_(model.classifier.weight, std=0.02)` and "
-        "`torch.nn.init.zeros_(model.classifier.bias)` make it new."
-    )
+    usage: ClassVar = {
+        "binary": Usage(
+            code="model(**inputs).logits.diff(dim=-1).squeeze(-1)",
+            tuning="Their heads have the names of this folder's head. For a number of labels other "
+            "than two, pass `num_labels=N, ignore_mismatched_sizes=True`. With two labels the "
+            "layer `classifier` starts with this folder's weights, under the labels original and "
+            "replaced: `torch.nn.init.normal_(model.classifier.weight, std=0.02)` and "
+            "`torch.nn.init.zeros_(model.classifier.bias)` make it new.",
+        )
+    }
 
-    def head_tensors(self, head: Head) -> dict[str, Tensor]:
-        """The output of a head that detects is that of the second label, the first one's is 0."""
-        named = head.tensors()
-        for name in [n for n in named if head.kind == "binary" and n.startswith("out.")]:
-            named[name] = torch.cat([torch.zeros_like(named[name]), named[name]])
-        return named
-
-    def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
-        binary = head.kind == "binary"
-        one = {n: t[1:] - t[:1] for n, t in named.items() if binary and n.startswith("out.")}
-        return super().fill_head(head, {**named, **one})
+    def hf_config(self, shape: Shape, kind: HeadKind, **how: Any) -> Any:
+        config = super().hf_config(shape, kind, **how)
+        if kind == "binary":
+            label(config)
+        return config
 
     def binary_logits(self, output: Any) -> Tensor:
         return output.logits[..., 1] - output.logits[..., 0]
@@ -298,45 +365,39 @@ class ExportedModel(Network):
         This is checked before it is trained."""
         table = self.table()
         odd = {row.ours for row in table.rows} ^ self.parameters().keys()
-        if odd:
-            raise UserError(
-                f"{part} could not be exported: {table.name} of architecture "
-                f"{self.architecture.name} has no {type(self.head).__name__} ({min(odd)})"
-            )
+        need(
+            not odd,
+            f"{part} could not be exported: {table.name} of architecture {self.architecture.name} "
+            f"has no {type(self.head).__name__} ({min(odd, default='')})",
+        )
 
     def parameters(self) -> dict[str, Tensor]:
         """The parameters under the names of the tables: the parameters themselves if we have them
         in that form, else computed values (a disentangled word table as its sum, a head as the
         layers of the library that compute the same). The word table, which an LM head reads as
         well, is listed once."""
-        words = self.encoder.embeddings.words
-        named: dict[str, Tensor] = {
-            f"encoder.{name}": p for name, p in self.encoder.named_parameters()
-        }
+        words, table = self.encoder.embeddings.words, WORDS.removesuffix("weight")
+        named: dict[str, Tensor] = dict(self.encoder.named_parameters(prefix="encoder"))
         if isinstance(words, DisentangledWords):
-            named = {
-                name: p
-                for name, p in named.items()
-                if not name.startswith("encoder.embeddings.words.")
-            }
+            named = {name: p for name, p in named.items() if not name.startswith(table)}
             named[WORDS] = words.weight.detach()
-        return named | {
-            f"head.{name}": t for name, t in self.architecture.head_tensors(self.head).items()
-        }
+        head = self.architecture.head_tensors(self.head)
+        return named | {f"head.{name}": t for name, t in head.items()}
+
+    def exported(self) -> dict[str, Tensor]:
+        """The parameters as the class of the library has them, in a copy."""
+        return to_theirs(self.table().rows, self.parameters())
 
     @torch.no_grad()
     def fill(self, named: Mapping[str, Tensor]) -> list[str]:
         """Sets the parameters of these names, as `parameters` names them, and returns the names
         that the network cannot hold: its head may be of another form."""
-        own = self.parameters()
-        words = self.encoder.embeddings.words
-        head = {
-            name.removeprefix("head."): t for name, t in named.items() if name.startswith("head.")
-        }
-        left = [f"head.{name}" for name in self.architecture.fill_head(self.head, head)]
+        own, words, head = self.parameters(), self.encoder.embeddings.words, dict[str, Tensor]()
         for name, t in named.items():
-            if name == WORDS and isinstance(words, DisentangledWords):
+            if name.startswith("head."):
+                head[name.removeprefix("head.")] = t
+            elif name == WORDS and isinstance(words, DisentangledWords):
                 words.delta_VE.copy_(t - words.base.weight)
-            elif not name.startswith("head."):
+            else:
                 own[name].copy_(t)
-        return left
+        return [f"head.{name}" for name in self.architecture.fill_head(self.head, head)]

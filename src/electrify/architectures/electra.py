@@ -9,10 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserError
-from ..model.attention import Direction, SharedContext
 from ..model.blocks import Block
-from ..model.embeddings import Embeddings, Words, own_table
+from ..model.embeddings import Embeddings, Words, own_table, own_tables
 from ..model.encoder import Encoder
 from ..model.heads import BinaryHead, Head, HeadKind, LinearHead
 from ..model.init import (
@@ -22,24 +20,16 @@ from ..model.init import (
     init_local_head,
     init_published,
     init_scaled_outputs,
-    init_words,
     subspace_width,
 )
 from ..model.shape import Shape
 from ..special import SpecialIds
 from .architecture import Architecture, InitialValues
-from .keys import KeyTable, Row, block_layers, layer
+from .keys import KeyTable, Row, block_layers, layers, weights
 
-HF_NUMBERS = (
-    "vocab_size",
-    "embedding_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-    "layer_norm_eps",
+NUMBERS = (
+    *("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
+    *("intermediate_size", "max_position_embeddings", "type_vocab_size", "layer_norm_eps"),
 )
 
 
@@ -48,49 +38,21 @@ class Electra(Architecture):
     narrower than the blocks."""
 
     name = "electra"
-    model_type = "electra"
+    config_class = "ElectraConfig"
     classes: ClassVar = {"token": "ElectraForMaskedLM", "binary": "ElectraForPreTraining"}
-    head_prefixes: ClassVar = {
-        "token": "generator_predictions.",
-        "binary": "discriminator_predictions.",
-    }
-    config_keys = tuple(
-        name for name in HF_NUMBERS if name not in ("type_vocab_size", "layer_norm_eps")
-    )
+    fixed: ClassVar = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
 
     # ---------------------------------------------------------------- the network
 
     def embeddings(self, shape: Shape, *, dropout: float, words: Words | None = None) -> Embeddings:
         return Embeddings(shape, dropout=dropout, words=words)
 
-    def encoder(
-        self,
-        shape: Shape,
-        embeddings: nn.Module,
-        *,
-        dropout: float,
-        attention_dropout: float,
-        direction: Direction = "both",
-        lower: Encoder | None = None,
-        tied: int = 0,
-    ) -> Encoder:
-        project = None
-        if lower is not None:
-            project = lower.project
-        elif shape.embedding_size != shape.hidden_size:
-            project = nn.Linear(shape.embedding_size, shape.hidden_size)
-        own = range(shape.num_hidden_layers - tied)
-        return Encoder(
-            shape,
-            embeddings=embeddings,
-            project=project,
-            blocks=[
-                *(lower.blocks[:tied] if lower is not None else ()),
-                *(Block(shape, dropout=dropout) for _ in own),
-            ],
-            contexts=SharedContext(direction=direction, dropout=attention_dropout),
-            direction=direction,
-        )
+    def project(self, shape: Shape) -> nn.Linear | None:
+        same = shape.embedding_size == shape.hidden_size
+        return None if same else nn.Linear(shape.embedding_size, shape.hidden_size)
+
+    def block(self, shape: Shape, n: int, dropout: float) -> Block:
+        return Block(shape, dropout=dropout)
 
     def initialise(
         self,
@@ -118,46 +80,22 @@ class Electra(Architecture):
                     init_local_head(head, rng)
         if values.scaled:
             init_scaled_outputs(encoders)
-        if values.vectors:
-            for encoder in tables.values():
-                words = own_table(encoder.embeddings.words)
-                init_words(words, values.vectors(words.embedding_dim - width), local_width=width)
+        values.fill(own_tables(e.embeddings.words for e in encoders), width=width)
 
     # ---------------------------------------------------------------- in Hugging Face's library
 
-    def hf_config(
-        self,
-        shape: Shape,
-        kind: HeadKind,
-        *,
-        special: SpecialIds,
-        dropout: float,
-        attention_dropout: float,
-    ) -> Any:
-        from transformers import ElectraConfig
-
-        config = ElectraConfig(
-            **{name: getattr(shape, name) for name in HF_NUMBERS},
-            hidden_dropout_prob=dropout,
-            attention_probs_dropout_prob=attention_dropout,
-            pad_token_id=special.pad,
-        )
-        config.architectures = [self.table(shape, kind).name]
-        config.dtype = "float32"
-        return config
+    def config_values(
+        self, shape: Shape, special: SpecialIds, dropout: float, attention_dropout: float
+    ) -> dict[str, Any]:
+        return {name: getattr(shape, name) for name in NUMBERS} | {
+            "hidden_dropout_prob": dropout,
+            "attention_probs_dropout_prob": attention_dropout,
+            "pad_token_id": special.pad,
+        }
 
     def shape_of(self, config: Any) -> Shape:
-        numbers = {name: getattr(config, name) for name in HF_NUMBERS if name != "embedding_size"}
-        return Shape(
-            **numbers, embedding_size=getattr(config, "embedding_size", config.hidden_size)
-        )
-
-    def must_compute_the_same(self, start: str, config: Any) -> None:
-        act = getattr(config, "hidden_act", "gelu")
-        positions = getattr(config, "position_embedding_type", "absolute") or "absolute"
-        if act != "gelu" or positions != "absolute" or config.is_decoder:
-            numbers = f"hidden_act {act}, positions {positions}, is_decoder {config.is_decoder}"
-            raise UserError(f"{start} computes what our encoder does not: {numbers}")
+        numbers = {name: getattr(config, name) for name in NUMBERS if hasattr(config, name)}
+        return Shape(**{"embedding_size": config.hidden_size} | numbers)
 
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
         if model_type == "bert":
@@ -184,51 +122,38 @@ class Electra(Architecture):
         return []
 
 
+TWO_LAYERS = {"dense.weight", "dense.bias", "out.weight", "out.bias"}
+
 # ------------------------------------------------------------------ tables
 
 
 def _encoder(shape: Shape, prefix: str) -> tuple[Row, ...]:
-    rows = [
-        Row("encoder.embeddings.words.weight", (f"{prefix}.embeddings.word_embeddings.weight",)),
-        Row(
-            "encoder.embeddings.positions.weight",
-            (f"{prefix}.embeddings.position_embeddings.weight",),
-        ),
-        Row(
-            "encoder.embeddings.segments.weight",
-            (f"{prefix}.embeddings.token_type_embeddings.weight",),
-        ),
-        *layer(f"{prefix}.embeddings.LayerNorm", "encoder.embeddings.norm"),
-    ]
+    theirs, ours = f"{prefix}.embeddings", "encoder.embeddings"
+    words = {
+        f"{ours}.words": f"{theirs}.word_embeddings",
+        f"{ours}.positions": f"{theirs}.position_embeddings",
+        f"{ours}.segments": f"{theirs}.token_type_embeddings",
+    }
+    rest = {f"{ours}.norm": f"{theirs}.LayerNorm"}
     if shape.embedding_size != shape.hidden_size:
-        rows += layer(f"{prefix}.embeddings_project", "encoder.project")
-    return (*rows, *block_layers(shape, prefix))
+        rest["encoder.project"] = f"{prefix}.embeddings_project"
+    return (*weights(words), *layers(rest), *block_layers(shape, prefix))
 
 
 def electra_for_pre_training(shape: Shape) -> KeyTable:
     """The discriminator."""
-    head = [
-        *layer("discriminator_predictions.dense", "head.dense"),
-        *layer("discriminator_predictions.dense_prediction", "head.out"),
-    ]
-    return KeyTable("ElectraForPreTraining", _encoder(shape, "electra"), tuple(head))
+    theirs = "discriminator_predictions"
+    head = {"head.dense": f"{theirs}.dense", "head.out": f"{theirs}.dense_prediction"}
+    return KeyTable("ElectraForPreTraining", _encoder(shape, "electra"), layers(head))
 
 
 def electra_for_masked_lm(shape: Shape) -> KeyTable:
     """The generator, or the encoder trained as a masked language model."""
-    head = [
-        *layer("generator_predictions.dense", "head.dense"),
-        *layer("generator_predictions.LayerNorm", "head.norm"),
-        Row("head.bias_V", ("generator_lm_head.bias",)),
-    ]
+    theirs = "generator_predictions"
+    head = layers({"head.dense": f"{theirs}.dense", "head.norm": f"{theirs}.LayerNorm"})
+    bias = Row("head.bias_V", ("generator_lm_head.bias",))
     tied = {"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"}
-    return KeyTable("ElectraForMaskedLM", _encoder(shape, "electra"), tuple(head), tied)
-
-
-BERT_TIED = {
-    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
-}
+    return KeyTable("ElectraForMaskedLM", _encoder(shape, "electra"), (*head, bias), tied)
 
 
 def bert_for_masked_lm(shape: Shape, kind: HeadKind) -> KeyTable:
@@ -237,49 +162,42 @@ def bert_for_masked_lm(shape: Shape, kind: HeadKind) -> KeyTable:
 
     Its head is that of a language model; a head of another kind keeps its initial values.
     """
-    if kind != "token":
-        return KeyTable("BertForMaskedLM", _encoder(shape, "bert"), (), BERT_TIED)
-    head = [
-        *layer("cls.predictions.transform.dense", "head.dense"),
-        *layer("cls.predictions.transform.LayerNorm", "head.norm"),
-        Row("head.bias_V", ("cls.predictions.bias",)),
-    ]
-    return KeyTable("BertForMaskedLM", _encoder(shape, "bert"), tuple(head), BERT_TIED)
+    theirs = "cls.predictions"
+    tied = {
+        f"{theirs}.decoder.weight": "bert.embeddings.word_embeddings.weight",
+        f"{theirs}.decoder.bias": f"{theirs}.bias",
+    }
+    dense = {
+        "head.dense": f"{theirs}.transform.dense",
+        "head.norm": f"{theirs}.transform.LayerNorm",
+    }
+    head = (*layers(dense), Row("head.bias_V", (f"{theirs}.bias",))) if kind == "token" else ()
+    return KeyTable("BertForMaskedLM", _encoder(shape, "bert"), head, tied)
 
 
-TWO_LAYERS = {"dense.weight", "dense.bias", "out.weight", "out.bias"}
+# ------------------------------------------------------------------ linear heads
 
 
 def two_layers(head: LinearHead) -> dict[str, Tensor]:
     """Writes a linear head exactly as dense, gelu and output: gelu(x) - gelu(-x) = x, so the dense
     layer gets w and -w, and the output layer 1 and -1."""
-    w_D = head.out.weight.detach()[0]
-    b = head.out.bias.detach()
-    dense_DD = w_D.new_zeros(len(w_D), len(w_D))
-    bias_D = torch.zeros_like(w_D)
-    out_1D = w_D.new_zeros(1, len(w_D))
-    dense_DD[0] = w_D
-    dense_DD[1] = -w_D
-    bias_D[0:1] = b
-    bias_D[1:2] = -b
-    out_1D[0, 0] = 1
-    out_1D[0, 1] = -1
+    w_1D, b_1 = head.out.weight.detach(), head.out.bias.detach()
+    one_1, width = torch.ones_like(b_1), w_1D.shape[1]
+    rest = width - 2
     return {
-        "dense.weight": dense_DD,
-        "dense.bias": bias_D,
-        "out.weight": out_1D,
-        "out.bias": torch.zeros_like(b),
+        "dense.weight": torch.cat([w_1D, -w_1D, w_1D.new_zeros(rest, width)]),
+        "dense.bias": torch.cat([b_1, -b_1, b_1.new_zeros(rest)]),
+        "out.weight": torch.cat([one_1, -one_1, b_1.new_zeros(rest)])[None],
+        "out.bias": torch.zeros_like(b_1),
     }
 
 
 def one_layer(named: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
     """The linear head from which `two_layers` made these two layers; None if they compute something
     else."""
-    dense_DD = named["dense.weight"]
-    bias_D = named["dense.bias"]
-    head = LinearHead(len(bias_D))
-    with torch.no_grad():
-        head.out.weight.copy_(dense_DD[:1])
-        head.out.bias.copy_(bias_D[:1])
+    head = LinearHead(named["dense.weight"].shape[1])
+    head.load_state_dict(
+        {"out.weight": named["dense.weight"][:1], "out.bias": named["dense.bias"][:1]}
+    )
     same = all(torch.equal(named[name], t) for name, t in two_layers(head).items())
-    return {name: p.detach() for name, p in head.named_parameters()} if same else None
+    return head.state_dict() if same else None

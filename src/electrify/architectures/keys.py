@@ -3,14 +3,12 @@ read in both directions.
 
 A table uses every key of both sides exactly once or it raises, so import and export cannot
 disagree, and nothing is lost silently.
-
-A binary head may be there a class that gives every token two labels: the first one's logit is 0, so
-the softmax of the two is the sigmoid of our logit, exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +25,9 @@ class Row:
 
     ours: str
     theirs: tuple[str, ...]
+    labels: bool = False
+    """Whether theirs gives two labels in place of our logit. The first one's logit is 0, so the
+    softmax of the two is the sigmoid of ours, exactly."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,26 @@ class KeyMismatchError(ValueError):
     """Raised if the tensors and the table do not name the same keys exactly once."""
 
 
-def layer(theirs: str, ours: str) -> list[Row]:
-    """The rows for weight and bias of a Linear or norm layer."""
-    return [Row(f"{ours}.{part}", (f"{theirs}.{part}",)) for part in ("weight", "bias")]
+def layers(
+    names: Mapping[str, str],
+    *,
+    parts: Collection[str] = ("weight", "bias"),
+    labels: bool = False,
+) -> tuple[Row, ...]:
+    """The rows of layers, by our name of each and theirs."""
+    return tuple(
+        Row(f"{ours}.{part}", (f"{theirs}.{part}",), labels)
+        for ours, theirs in names.items()
+        for part in parts
+    )
 
 
-def block_layers(shape: Shape, prefix: str, *, attention: str = "{}") -> list[Row]:
+def weights(names: Mapping[str, str]) -> tuple[Row, ...]:
+    """The rows of layers without biases, and of tables."""
+    return layers(names, parts=("weight",))
+
+
+def block_layers(shape: Shape, prefix: str, *, attention: str = "{}") -> tuple[Row, ...]:
     """The rows of post-norm blocks, under the names that BERT's classes gave them. attention: how
     `query`, `key` and `value` are named."""
     rows: list[Row] = []
@@ -65,58 +80,54 @@ def block_layers(shape: Shape, prefix: str, *, attention: str = "{}") -> list[Ro
             names = (attention.format(which) for which in ("query", "key", "value"))
             qkv = tuple(f"{theirs}.attention.self.{name}.{part}" for name in names)
             rows.append(Row(f"{ours}.qkv.{part}", qkv))
-        rows += layer(f"{theirs}.attention.output.dense", f"{ours}.out")
-        rows += layer(f"{theirs}.attention.output.LayerNorm", f"{ours}.norm1")
-        rows += layer(f"{theirs}.intermediate.dense", f"{ours}.up")
-        rows += layer(f"{theirs}.output.dense", f"{ours}.down")
-        rows += layer(f"{theirs}.output.LayerNorm", f"{ours}.norm2")
-    return rows
+        rest = {
+            f"{ours}.out": f"{theirs}.attention.output.dense",
+            f"{ours}.norm1": f"{theirs}.attention.output.LayerNorm",
+            f"{ours}.up": f"{theirs}.intermediate.dense",
+            f"{ours}.down": f"{theirs}.output.dense",
+            f"{ours}.norm2": f"{theirs}.output.LayerNorm",
+        }
+        rows += layers(rest)
+    return tuple(rows)
 
 
-def _same_keys(have: Iterable[str], want: Iterable[str], what: str) -> None:
-    want = list(want)
-    twice = (
-        sorted({name for name in want if want.count(name) > 1})
-        if len(set(want)) < len(want)
-        else []
-    )
-    missing = sorted(set(want) - set(have))
-    extra = sorted(set(have) - set(want))
+def _must_name(have: Collection[str], want: Iterable[str], what: str) -> None:
+    """Raises KeyMismatchError unless both name the same keys, and the second each key once."""
+    times = Counter(want)
     for wrong, how in (
-        (twice, "named twice by the table"),
-        (missing, "missing"),
-        (extra, "unknown to the table"),
+        ([name for name, n in times.items() if n > 1], "named twice by the table"),
+        (times.keys() - set(have), "missing"),
+        (set(have) - times.keys(), "unknown to the table"),
     ):
         if wrong:
-            raise KeyMismatchError(f"{what}: {len(wrong)} {how}, first {wrong[0]}")
+            raise KeyMismatchError(f"{what}: {len(wrong)} {how}, first {min(wrong)}")
 
 
-def to_theirs(rows: Iterable[Row], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def to_theirs(rows: Collection[Row], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Our parameters under their names, each a contiguous copy. Raises KeyMismatchError unless
     every key of both sides is used exactly once."""
-    rows = tuple(rows)
-    _same_keys(ours, (row.ours for row in rows), "our parameters")
+    _must_name(ours, (row.ours for row in rows), "our parameters")
     out: dict[str, Tensor] = {}
     for row in rows:
-        tensor = ours[row.ours]
-        if tensor.shape[0] % len(row.theirs):
-            raise KeyMismatchError(
-                f"our parameters: {row.ours} with {tensor.shape[0]} rows cannot be cut into "
-                f"{len(row.theirs)}"
-            )
-        for name, part in zip(row.theirs, tensor.detach().chunk(len(row.theirs)), strict=True):
+        t = ours[row.ours].detach()
+        if row.labels:
+            t = torch.cat([torch.zeros_like(t), t])
+        cut = t.reshape(len(row.theirs), -1, *t.shape[1:])
+        for name, part in zip(row.theirs, cut, strict=True):
             out[name] = part.clone(memory_format=torch.contiguous_format)
-    _same_keys(out, (name for row in rows for name in row.theirs), "their parameters")
+    _must_name(out, (name for row in rows for name in row.theirs), "their parameters")
     return out
 
 
-def to_ours(rows: Iterable[Row], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def to_ours(rows: Collection[Row], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Their parameters (without the tied ones) under our names. Raises KeyMismatchError unless
     every key of both sides is used exactly once."""
-    rows = tuple(rows)
-    _same_keys(theirs, (name for row in rows for name in row.theirs), "their parameters")
-    out = {row.ours: torch.cat([theirs[name].detach() for name in row.theirs]) for row in rows}
-    _same_keys(out, (row.ours for row in rows), "our parameters")
+    _must_name(theirs, (name for row in rows for name in row.theirs), "their parameters")
+    out: dict[str, Tensor] = {}
+    for row in rows:
+        t = torch.cat([theirs[name].detach() for name in row.theirs])
+        out[row.ours] = t[1:] - t[:1] if row.labels else t
+    _must_name(out, (row.ours for row in rows), "our parameters")
     return out
 
 

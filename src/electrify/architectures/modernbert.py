@@ -10,24 +10,18 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from ..errors import UserError
 from ..model.attention import ContextsByKind, Direction, Kind, Reach
 from ..model.blocks import GatedBlock
 from ..model.embeddings import WordEmbeddings, Words, own_tables
-from ..model.encoder import Encoder
+from ..model.encoder import Contexts, Encoder
 from ..model.heads import Head, HeadKind, LMHead, NormedBinaryHead, SelectionHead
-from ..model.init import CONSTANT, init_gated, init_local_gated, init_local_words, init_words
+from ..model.init import CONSTANT, init_gated, init_local_gated, init_local_words
 from ..model.positions import Rotary
 from ..model.shape import Shape
 from ..special import SpecialIds
 from ..values import Count
 from .architecture import InitialValues, TwoLabels
-from .keys import (
-    KeyTable,
-    Row,
-    label,
-    labelled,
-)
+from .keys import KeyTable, Row, labelled, layers, weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,50 +61,31 @@ class ModernBertShape(Shape):
         return {kind: known[kind] for kind in dict.fromkeys(self.kinds)}
 
 
-def one(theirs: str, ours: str) -> Row:
-    """The row for the weight of a layer without bias."""
-    return Row(f"{ours}.weight", (f"{theirs}.weight",))
-
-
 def encoder_rows(shape: Shape) -> tuple[Row, ...]:
-    rows = [
-        one("model.embeddings.tok_embeddings", "encoder.embeddings.words"),
-        one("model.embeddings.norm", "encoder.embeddings.norm"),
-        one("model.final_norm", "encoder.norm"),
-    ]
+    names = {
+        "encoder.embeddings.words": "model.embeddings.tok_embeddings",
+        "encoder.embeddings.norm": "model.embeddings.norm",
+        "encoder.norm": "model.final_norm",
+    }
     for n in range(shape.num_hidden_layers):
         theirs, ours = f"model.layers.{n}", f"encoder.blocks.{n}"
-        if n:
-            rows.append(one(f"{theirs}.attn_norm", f"{ours}.norm1"))
-        rows += [
-            one(f"{theirs}.attn.Wqkv", f"{ours}.qkv"),
-            one(f"{theirs}.attn.Wo", f"{ours}.out"),
-            one(f"{theirs}.mlp_norm", f"{ours}.norm2"),
-            one(f"{theirs}.mlp.Wi", f"{ours}.up"),
-            one(f"{theirs}.mlp.Wo", f"{ours}.down"),
-        ]
-    return tuple(rows)
+        names |= {f"{ours}.norm1": f"{theirs}.attn_norm"} if n else {}
+        names |= {
+            f"{ours}.qkv": f"{theirs}.attn.Wqkv",
+            f"{ours}.out": f"{theirs}.attn.Wo",
+            f"{ours}.norm2": f"{theirs}.mlp_norm",
+            f"{ours}.up": f"{theirs}.mlp.Wi",
+            f"{ours}.down": f"{theirs}.mlp.Wo",
+        }
+    return weights(names)
 
 
-HF_NUMBERS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "local_attention",
+NUMBERS = (
+    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
+    *("intermediate_size", "max_position_embeddings", "local_attention"),
 )
 # The library's names for the two kinds of attention, in its configuration.
 LAYER_TYPES: dict[Kind, str] = {"global": "full_attention", "local": "sliding_attention"}
-# What the library can compute and our encoder cannot: a configuration says otherwise.
-FIXED = {
-    "hidden_activation": "gelu",
-    "attention_bias": False,
-    "mlp_bias": False,
-    "norm_bias": False,
-    "tie_word_embeddings": True,
-}
 FIXED_HEAD = {"classifier_activation": "gelu", "classifier_bias": False, "decoder_bias": True}
 
 
@@ -119,13 +94,20 @@ class ModernBert(TwoLabels):
 
     name = "modernbert"
     shape_type = ModernBertShape
-    model_type = "modernbert"
+    config_class = "ModernBertConfig"
     classes: ClassVar = {
         "token": "ModernBertForMaskedLM",
         "binary": "ModernBertForTokenClassification",
     }
-    head_prefixes: ClassVar = {"token": "decoder.", "binary": "classifier."}
-    config_keys = HF_NUMBERS
+    fixed: ClassVar = {
+        "hidden_activation": "gelu",
+        "attention_bias": False,
+        "mlp_bias": False,
+        "norm_bias": False,
+        "tie_word_embeddings": True,
+    }
+    # Read back by `shape_of`, and by earlier versions of the library.
+    noted = ("global_attn_every_n_layers", "global_rope_theta", "local_rope_theta")
     input_names = ("input_ids", "attention_mask")
 
     # ---------------------------------------------------------------- the network
@@ -135,32 +117,17 @@ class ModernBert(TwoLabels):
     ) -> WordEmbeddings:
         return WordEmbeddings(shape, dropout=dropout, words=words)
 
-    def encoder(
-        self,
-        shape: Shape,
-        embeddings: nn.Module,
-        *,
-        dropout: float,
-        attention_dropout: float,
-        direction: Direction = "both",
-        lower: Encoder | None = None,
-        tied: int = 0,
-    ) -> Encoder:
-        assert isinstance(shape, ModernBertShape)
-        windows = {kind: reach.window for kind, reach in shape.reaches.items()}
-        own = [
-            GatedBlock(shape, dropout=dropout, window=windows[kind], normed=n > 0)
-            for n, kind in enumerate(shape.kinds)
-            if n >= tied
-        ]
-        return Encoder(
-            shape,
-            embeddings=embeddings,
-            blocks=[*(lower.blocks[:tied] if lower is not None else ()), *own],
-            contexts=ContextsByKind(shape.reaches, direction=direction, dropout=attention_dropout),
-            norm=nn.LayerNorm(shape.hidden_size, eps=shape.layer_norm_eps, bias=False),
-            direction=direction,
-        )
+    def contexts(
+        self, shape: ModernBertShape, *, direction: Direction, dropout: float, lower: Encoder | None
+    ) -> Contexts:
+        return ContextsByKind(shape.reaches, direction=direction, dropout=dropout)
+
+    def block(self, shape: ModernBertShape, n: int, dropout: float) -> GatedBlock:
+        window = shape.reaches[shape.kinds[n]].window
+        return GatedBlock(shape, dropout=dropout, window=window, normed=n > 0)
+
+    def norm(self, shape: Shape) -> nn.LayerNorm:
+        return nn.LayerNorm(shape.hidden_size, eps=shape.layer_norm_eps, bias=False)
 
     def shapes_by_rows(self, shape: Shape) -> dict[int, Shape]:
         """Another rotary base for shorter rows (2412.13663, section 2.2)."""
@@ -204,87 +171,51 @@ class ModernBert(TwoLabels):
             for table in tables:
                 init_local_words(table, cls=values.cls)
             init_local_gated(objective, encoders, rng, amplitude=values.local_amplitude)
-        if values.vectors:
-            width = CONSTANT if local else 0
-            for table in tables:
-                vectors_VK = values.vectors(table.embedding_dim - width)
-                init_words(table, vectors_VK, local_width=width)
+        values.fill(tables, width=CONSTANT if local else 0)
 
     # ---------------------------------------------------------------- in Hugging Face's library
 
-    def hf_config(
-        self,
-        shape: Shape,
-        kind: HeadKind,
-        *,
-        special: SpecialIds,
-        dropout: float,
-        attention_dropout: float,
-    ) -> Any:
-        from transformers import ModernBertConfig
-
-        assert isinstance(shape, ModernBertShape)
-        ropes: Any = {
-            LAYER_TYPES["global"]: _rope(shape.global_rope_theta),
-            LAYER_TYPES["local"]: _rope(shape.local_rope_theta),
-        }
-        config = ModernBertConfig(
-            **{name: getattr(shape, name) for name in HF_NUMBERS},
-            **FIXED,
+    def config_values(
+        self, shape: ModernBertShape, special: SpecialIds, dropout: float, attention_dropout: float
+    ) -> dict[str, Any]:
+        thetas = {"global": shape.global_rope_theta, "local": shape.local_rope_theta}
+        ropes = {k: {"rope_type": "default", "rope_theta": theta} for k, theta in thetas.items()}
+        return {
+            **{name: getattr(shape, name) for name in NUMBERS},
+            **self.fixed,
             **FIXED_HEAD,
-            norm_eps=shape.layer_norm_eps,
-            layer_types=[LAYER_TYPES[one] for one in shape.kinds],
-            rope_parameters=ropes,
-            embedding_dropout=dropout,
-            mlp_dropout=dropout,
-            attention_dropout=attention_dropout,
-            pad_token_id=special.pad,
-            cls_token_id=special.cls,
-            sep_token_id=special.sep,
-            bos_token_id=special.cls,
-            eos_token_id=special.sep,
-        )
-        # Read back by `shape_of`, and by earlier versions of the library.
-        for name in ("global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"):
-            setattr(config, name, getattr(shape, name))
-        if kind == "binary":
-            label(config)
-        config.architectures = [self.classes[kind]]
-        config.dtype = "float32"
-        return config
+            "norm_eps": shape.layer_norm_eps,
+            "layer_types": [LAYER_TYPES[kind] for kind in shape.kinds],
+            "rope_parameters": {LAYER_TYPES[kind]: rope for kind, rope in ropes.items()},
+            "embedding_dropout": dropout,
+            "mlp_dropout": dropout,
+            "attention_dropout": attention_dropout,
+            "pad_token_id": special.pad,
+            **dict.fromkeys(("cls_token_id", "bos_token_id"), special.cls),
+            **dict.fromkeys(("sep_token_id", "eos_token_id"), special.sep),
+        }
 
-    def shape_of(self, config: Any) -> Shape:
-        numbers = {name: getattr(config, name) for name in HF_NUMBERS}
+    def shape_of(self, config: Any) -> ModernBertShape:
+        numbers = {name: getattr(config, name) for name in NUMBERS}
         numbers["local_attention"] = config.local_attention // 2 * 2
-        ropes = config.rope_parameters
+        for kind, theirs in LAYER_TYPES.items():
+            numbers[f"{kind}_rope_theta"] = float(config.rope_parameters[theirs]["rope_theta"])
         return ModernBertShape(
             **numbers,
             embedding_size=config.hidden_size,
             layer_norm_eps=config.norm_eps,
             global_attn_every_n_layers=_every(config),
-            global_rope_theta=float(ropes[LAYER_TYPES["global"]]["rope_theta"]),
-            local_rope_theta=float(ropes[LAYER_TYPES["local"]]["rope_theta"]),
         )
 
-    def must_compute_the_same(self, start: str, config: Any) -> None:
-        odd = [
-            f"{name} {getattr(config, name, fixed)}"
-            for name, fixed in FIXED.items()
-            if getattr(config, name, fixed) != fixed
-        ]
+    def odd(self, config: Any, **more: Any) -> list[str]:
+        found = super().odd(config, **more)
         for kind in LAYER_TYPES.values():
             rope = config.rope_parameters[kind].get("rope_type", "default")
-            odd += [f"rope_type {rope}"] if rope != "default" else []
-        if getattr(config, "is_decoder", False):
-            odd.append("is_decoder True")
-        kinds = [
-            LAYER_TYPES["local" if n % _every(config) else "global"]
-            for n in range(config.num_hidden_layers)
-        ]
+            found += [f"rope_type {rope}"] if rope != "default" else []
+        kinds = [LAYER_TYPES[kind] for kind in self.shape_of(config).kinds]
         if list(config.layer_types) != kinds:
-            odd.append("layer_types that do not repeat from the lowest layer on")
-        if odd:
-            raise UserError(f"{start} computes what our encoder does not: {', '.join(odd)}")
+            found.append("layer_types that do not repeat from the lowest layer on")
+        return found
 
     def has_head(self, config: Any, kind: HeadKind) -> bool:
         """The classes share names of weights: the head of one would be read, in part, as that of
@@ -296,17 +227,13 @@ class ModernBert(TwoLabels):
         return kind == "token" or labelled(config)
 
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
-        head = [one("head.dense", "head.dense"), one("head.norm", "head.norm")]
+        head = weights({"head.dense": "head.dense", "head.norm": "head.norm"})
         if kind == "binary":
-            head += [one("classifier", "head.out"), Row("head.out.bias", ("classifier.bias",))]
-            return KeyTable(self.classes[kind], encoder_rows(shape), tuple(head))
-        head.append(Row("head.bias_V", ("decoder.bias",)))
+            rows = (*head, *layers({"head.out": "classifier"}, labels=True))
+            return KeyTable(self.classes[kind], encoder_rows(shape), rows)
+        rows = (*head, Row("head.bias_V", ("decoder.bias",)))
         tied = {"decoder.weight": "model.embeddings.tok_embeddings.weight"}
-        return KeyTable(self.classes[kind], encoder_rows(shape), tuple(head), tied)
-
-
-def _rope(theta: float) -> dict[str, Any]:
-    return {"rope_type": "default", "rope_theta": theta}
+        return KeyTable(self.classes[kind], encoder_rows(shape), rows, tied)
 
 
 def _every(config: Any) -> int:

@@ -19,7 +19,7 @@ from ..errors import UserError, failing_as
 from ..model.encoder import Encoder
 from ..model.heads import Head
 from ..tokens import SpecialIds, Tokens
-from .loading import quiet
+from .loading import loaded, quiet
 
 # Tokens of the longest sequence that is compared.
 MOST_TOKENS = 1024
@@ -66,12 +66,9 @@ def _loaded(folder: Path, model: ExportedModel, special: SpecialIds) -> tuple[nn
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     with quiet(), failing_as("the run's tokenizer folder cannot be loaded by transformers"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **local)
-    with quiet():
-        encoder = transformers.AutoModel.from_pretrained(folder, **local)
-        theirs, info = reader.from_pretrained(folder, output_loading_info=True, **local)
-    wrong = sorted(
-        [*info["missing_keys"], *info["unexpected_keys"], *(k[0] for k in info["mismatched_keys"])]
-    )
+    encoder, _ = loaded(transformers.AutoModel, str(folder), None, **local)
+    theirs, info = loaded(reader, str(folder), None, **local)
+    wrong = sorted([*info["missing_keys"], *info["unexpected_keys"]])
     if wrong:
         raise ExportError(
             f"transformers does not find its keys in the export: {', '.join(wrong[:5])}; nothing "

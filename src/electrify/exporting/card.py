@@ -11,11 +11,11 @@ from typing import Any
 
 import yaml
 
-from ..architectures.architecture import ExportedModel
+from ..architectures.architecture import ExportedModel, Usage
 from ..console import inert
 from ..progress import duration
 from ..recipe import STARTS, Recipe, first_asked, last_asked, override, values_of
-from ..tables import DISCRIMINATOR, Exported, Logits, asked_of, beside, generator_words, is_untaught
+from ..tables import DISCRIMINATOR, Exported, asked_of, beside, generator_words, is_untaught
 from ..train import GENERATOR_STAGE, METRICS
 from ..train.log import read
 from .places import may_be_on_hub
@@ -26,6 +26,21 @@ LOGITS = {  # a line of code for what the head says
     "energy": "print({})  # for each token: its energy",
     "choice": "print({}[0, 2, [5, 6]].softmax(-1))  # at the third token: which of the ids 5 and 6",
 }
+READING = """\
+from transformers import AutoTokenizer, {0}
+
+tokenizer, model = AutoTokenizer.from_pretrained("FOLDER"), {0}.from_pretrained("FOLDER")"""
+INPUTS = 'inputs = tokenizer("The chef ate the meal.", return_tensors="pt")'
+STATES = "print(model(**inputs).last_hidden_state)  # a vector for each token"
+FILLING = """\
+from transformers import pipeline
+
+fill = pipeline("fill-mask", model="FOLDER")
+print(fill(f"The capital of France is {fill.tokenizer.mask_token}."))"""
+AUTO = (
+    '`AutoModel.from_pretrained("FOLDER")` gives the encoder, '
+    "`AutoModelForSequenceClassification` and its like a model to fine-tune."
+)
 MACHINE = (
     *("device_name", "world_size", "cores", "platform", "python", "cuda", "torch", "transformers"),
     *("tokenizers", "electrify", "commit"),
@@ -33,53 +48,38 @@ MACHINE = (
 """Of what run.json holds about the machine."""
 NOT_RESULTS = {"kind", "step", "tokens", "epoch", "seconds", "time"}
 MOST_NAMED = 5
-AUTO = (
-    '`AutoModel.from_pretrained("FOLDER")` gives the encoder, '
-    "`AutoModelForSequenceClassification` and its like a model to fine-tune."
-)
-INPUTS = 'inputs = tokenizer("The chef ate the meal.", return_tensors="pt")'
-FILLING = [
-    "from transformers import pipeline",
-    "",
-    'fill = pipeline("fill-mask", model="FOLDER")',
-    'print(fill(f"The capital of France is {fill.tokenizer.mask_token}."))',
-]
 
 
 def model_card(
     run: Path,
-    *,
     part: str,
     model: ExportedModel,
+    *,
     config: Recipe,
     facts: Mapping[str, Any],
     state: Mapping[str, Any] | None,
 ) -> str:
     """README.md of one network.
 
-    part: the name of its folder. facts: run.json. state:
-    that of the exported checkpoint, None at the end of a run.
+    part: the name of its folder. facts: run.json. state: that of the exported checkpoint, None at
+    the end of a run.
     """
-    reached = config
-    if state is not None and state["step"] <= last_asked(config):
-        # The part of the run that mlm_end_share names has not begun.
-        reached = override(config, {"mlm_end_share": 0.0})
-    shown = beside(reached).get(part) or beside(config).get(part) or _kept(reached, facts)
-    note = so_far(config, part=part, state=state)
+    shown, note = _shown(config, facts, part=part, state=state), so_far(config, part, state)
     unlearned = part == DISCRIMINATOR and note is not None
     if unlearned:
         shown = replace(shown, title="encoder")
-    if model.head.kind == "token" and model.architecture.token_note:
+    use = model.architecture.usage.get(model.head.kind, Usage())
+    if model.head.kind == "token" and use.note:
         shown = replace(shown, fills=False)
     c, stage = config.corruption, _log_of(run / GENERATOR_STAGE)
     # Such a generator learned in the first stage, or not at all.
     frozen = part in c.row.leaves and c.generator_training == "frozen"
-    records = stage if frozen else _log_of(run)
-    if state is not None and not frozen:
-        records = [r for r in records if r["step"] <= state["step"]]
+    at = None if state is None or frozen else state["step"]
+    records = [r for r in (stage if frozen else _log_of(run)) if at is None or r["step"] <= at]
     used = records[-1] if records else {}
-    if state is not None and not frozen and used.get("step") != state["step"]:
-        used = {"step": state["step"]}  # saved between two lines of the log
+    if at not in (None, used.get("step")):
+        used = {"step": at}  # saved between two lines of the log
+    valid = [r for r in records if r["kind"] == "valid"]
     began = [inert(start_name(s)) for s in (getattr(config.train, n) for n in STARTS) if s]
     origin = f"in a run that started from {' and '.join(began)}" if began else "from raw text"
     if stage and not frozen:
@@ -87,20 +87,19 @@ def model_card(
     origin = f"Trained with electrify {origin}."
     if frozen and not stage:
         origin = "It is as it was in the folder from which the run took it."
-    valid = [r for r in records if r["kind"] == "valid"]
     sections = [
         _metadata(config, part, shown),
         f"# {inert(run.resolve().name)}: {shown.title}",
         " ".join(filter(None, [shown.purpose, note, origin])),
-        _use(model, says=None if unlearned else shown.logits, fills=shown.fills),
+        _use(model, use, shown, unlearned=unlearned),
         _training(model, used),
         _validation(valid[-1]) if valid else "",
         _corpus(facts) if used else "",
     ]
-    return "\n\n".join(s for s in sections if s) + "\n"
+    return "\n\n".join(filter(None, sections)) + "\n"
 
 
-def so_far(config: Recipe, *, part: str, state: Mapping[str, Any] | None) -> str | None:
+def so_far(config: Recipe, part: str, state: Mapping[str, Any] | None) -> str | None:
     """Sentences if the network `part` has not learned what its card says, else None. state: that of
     the exported checkpoint, None at the end of a run."""
     o = config.objective
@@ -127,6 +126,28 @@ def _log_of(run: Path) -> list[dict[str, Any]]:
     return [r for r in read(path) if r["kind"] != "event"] if path.is_file() else []
 
 
+def _shown(
+    config: Recipe, facts: Mapping[str, Any], *, part: str, state: Mapping[str, Any] | None
+) -> Exported:
+    """The network as its card presents it."""
+    reached = config
+    if state is not None and state["step"] <= last_asked(config):
+        # The part of the run that mlm_end_share names has not begun.
+        reached = override(config, {"mlm_end_share": 0.0})
+    if own := beside(reached).get(part) or beside(config).get(part):
+        return own
+    row, corruptor = reached.objective.row, reached.corruption.row
+    width = facts["shapes"].get("generator", {}).get("hidden_size")
+    purpose = corruptor.card.format(
+        asked=asked_of(reached.objective)
+        or "without a task of its own, since its losses have weight 0",
+        architecture=reached.model.row.called,
+        generator=generator_words(reached, width=width),
+    )
+    fills = row.logits == "token" and corruptor.shows_mask
+    return Exported(title=row.title, purpose=purpose, logits=row.logits, fills=fills)
+
+
 # ------------------------------------------------------------------ sections
 
 
@@ -143,42 +164,17 @@ def _metadata(config: Recipe, part: str, shown: Exported) -> str:
     return f"---\n{yaml.safe_dump(fields, sort_keys=False)}---"
 
 
-def _kept(config: Recipe, facts: Mapping[str, Any]) -> Exported:
-    """The encoder that a run is for, as the card presents it."""
-    row, corruptor = config.objective.row, config.corruption.row
-    width = facts["shapes"].get("generator", {}).get("hidden_size")
-    purpose = corruptor.card.format(
-        asked=asked_of(config.objective)
-        or "without a task of its own, since its losses have weight 0",
-        architecture=config.model.row.called,
-        generator=generator_words(config, width=width),
-    )
-    fills = row.logits == "token" and corruptor.shows_mask
-    return Exported(title=row.title, purpose=purpose, logits=row.logits, fills=fills)
-
-
-def _use(model: ExportedModel, *, says: Logits | None, fills: bool) -> str:
-    """Code that loads the folder, and notes. says: None where the head has learned nothing."""
-    known, binary = model.architecture, model.head.kind == "binary"
-    if says is None:
-        states = "print(model(**inputs).last_hidden_state)  # a vector for each token"
-        code = [*_reading("AutoModel"), INPUTS, states]
-    elif fills:
-        code = FILLING
+def _use(model: ExportedModel, use: Usage, shown: Exported, *, unlearned: bool) -> str:
+    """Code that loads the folder, and notes. unlearned: whether the head has learned nothing."""
+    if unlearned:
+        code = [READING.format("AutoModel"), INPUTS, STATES]
+    elif shown.fills:
+        code = [FILLING]
     else:
-        reading = (binary and known.binary_reading) or _reading(model.table().name)
-        logits = known.binary_code if binary else "model(**inputs).logits"
-        code = [*reading, INPUTS, LOGITS[says].format(logits)]
-    note = known.binary_note if binary else known.token_note
-    notes = [says and note, AUTO, binary and known.binary_tuning]
-    return "## Use\n```python\n{}\n```\n{}".format("\n".join(code), " ".join(filter(None, notes)))
-
-
-def _reading(name: str) -> list[str]:
-    """Code for a class of the library."""
-    loads = f'AutoTokenizer.from_pretrained("FOLDER"), {name}.from_pretrained("FOLDER")'
-    imports = f"from transformers import AutoTokenizer, {name}"
-    return [imports, "", f"tokenizer, model = {loads}"]
+        reading = use.reading or READING.format(model.table().name)
+        code = [reading, INPUTS, LOGITS[shown.logits].format(use.code)]
+    notes = " ".join(filter(None, ["" if unlearned else use.note, AUTO, use.tuning]))
+    return "## Use\n```python\n{}\n```\n{}".format("\n".join(code), notes)
 
 
 def _training(model: ExportedModel, used: Mapping[str, Any]) -> str:
@@ -186,7 +182,7 @@ def _training(model: ExportedModel, used: Mapping[str, Any]) -> str:
     shape = model.encoder.shape
     sizes = (shape.num_hidden_layers, shape.hidden_size, shape.num_attention_heads)
     rows = {
-        "parameters": f"{sum(p.numel() for p in model.parameters().values()):,}",
+        "parameters": f"{sum(t.numel() for t in model.exported().values()):,}",
         "layers, width, heads": ", ".join(map(str, sizes)),
         "vocabulary": f"{shape.vocab_size:,}",
         "longest sequence": shape.max_position_embeddings,
@@ -207,9 +203,8 @@ def _validation(valid: Mapping[str, Any]) -> str:
 
 def _corpus(facts: Mapping[str, Any]) -> str:
     """The texts in a sentence, and what a reader must find out."""
-    counts = facts["corpus"]["counts"]
+    counts, names = facts["corpus"]["counts"], [source["name"] for source in _sources(facts)]
     kinds = [kind for kind in ("documents", "words", "tokens") if kind in counts]
-    names = [source["name"] for source in _sources(facts)]
     more = f" and {len(names) - MOST_NAMED:,} more" * (len(names) > MOST_NAMED)
     of = f" of {', '.join(map(inert, names[:MOST_NAMED]))}{more}" if names else ""
     read = ", ".join(f"{number(counts[kind])} {kind}" for kind in kinds)
@@ -217,14 +212,20 @@ def _corpus(facts: Mapping[str, Any]) -> str:
     return f"## Corpus\n{read}{of}. {unknown}"
 
 
-def _sources(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The sources of the corpus, which name no folder of the machine."""
-    sources = facts["corpus"]["sources"]
-    return [s | {"name": _without_folder(s["name"])} for s in sources if s["name"]]
+def _rows(fields: Mapping[str, Any]) -> str:
+    """A table."""
+    rows = [f"| {k} | {inert(str(v))} |" for k, v in fields.items() if v is not None]
+    return "\n".join(["| | |", "|---|---|", *rows])
 
 
-def _without_folder(name: str) -> str:
-    return Path(name).name if Path(name).is_absolute() else name
+def number(value: Any) -> str | None:
+    """A number with at most four digits after its first; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return f"{int(value):,}" if isinstance(value, int) or value.is_integer() else f"{value:.4g}"
+
+
+# ------------------------------------------------------------------ electrify.json
 
 
 def details(config: Recipe, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,10 +242,11 @@ def details(config: Recipe, facts: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _rows(fields: Mapping[str, Any]) -> str:
-    """A table."""
-    rows = [f"| {k} | {inert(str(v))} |" for k, v in fields.items() if v is not None]
-    return "\n".join(["| | |", "|---|---|", *rows])
+def _sources(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The sources of the corpus, which name no folder of the machine."""
+    found = [source for source in facts["corpus"]["sources"] if source["name"]]
+    own = ({"name": p.name} if (p := Path(s["name"])).is_absolute() else {} for s in found)
+    return [source | name for source, name in zip(found, own, strict=True)]
 
 
 def is_of_hub(start: str) -> bool:
@@ -255,10 +257,3 @@ def is_of_hub(start: str) -> bool:
 def start_name(start: str) -> str:
     """Where a run started from: a Hub id, or the last name of a folder."""
     return start if is_of_hub(start) else Path(start).name
-
-
-def number(value: Any) -> str | None:
-    """A number with at most four digits after its first; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return f"{int(value):,}" if isinstance(value, int) or value.is_integer() else f"{value:.4g}"

@@ -16,22 +16,21 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import save_file
-from torch import Tensor
 
 from ..architectures import architecture_named
 from ..architectures.architecture import ExportedModel
-from ..architectures.keys import to_theirs
 from ..build import Built, Vocabulary, at_step, compose, dropout_of
-from ..errors import UserError, need
+from ..errors import UserError, failing_as, need
 from ..files import json_text, must_be_ours, read_json, text_hash, written
+from ..onnx_models import GRAPH
 from ..progress import say
 from ..recipe import Recipe, load
 from ..tables import DISCRIMINATOR, meaning_of
@@ -54,19 +53,15 @@ from .places import METADATA, check_place, metadata_of, model_in, must_be_run
 SETTINGS = "config.json"
 WEIGHTS = "model.safetensors"
 CARD = "README.md"
+FILES = {SETTINGS, WEIGHTS, f"{WEIGHTS}.index.json", GRAPH, CARD, METADATA, *TOKENIZER_FILES}
 MAX_SEQ_LENGTH = 512
 """That of `electrify embed`."""
-FILES = {SETTINGS, WEIGHTS, CARD, METADATA, *TOKENIZER_FILES}
 
 # ------------------------------------------------------------------ commands
 
 
 def export_run(
-    run: Path,
-    built: Built | None,
-    *,
-    config: Recipe,
-    facts: dict[str, Any],
+    run: Path, built: Built | None, *, config: Recipe, facts: Mapping[str, Any]
 ) -> dict[str, Path]:
     """Writes RUN/discriminator and, where there is one, RUN/generator at the end of a run. Returns
     the folders by network.
@@ -77,12 +72,8 @@ def export_run(
     does not compute the same.
     """
     if built is None:
-        newest = checkpoint.folder_of(run, config.train.max_steps)
-        built, _ = _restored(config, facts, *checkpoint.load(newest))
-    return {
-        name: _write(run, built, name, run / name, config=config, facts=facts)
-        for name in built.exports
-    }
+        built, _ = _restored(run, config, facts, step=config.train.max_steps)
+    return {name: _write(run, built, name, run / name, config, facts) for name in built.exports}
 
 
 def export(
@@ -96,15 +87,15 @@ def export(
     """
     run, output_dir = Path(run), Path(output_dir)
     config, facts = read_run(run)
-    built, state = _found(run, step, config, facts)
+    built, state = _restored(run, config, facts, step=step)
     need(
         part in built.exports,
         f"{run} has no {part}: its objective {config.objective.objective} trains "
         f"{', '.join(built.exports)} only",
     )
-    if note := card.so_far(config, part=part, state=state):
+    if note := card.so_far(config, part, state):
         say(f"{part} of {run}, checkpoint {state['step']:,}: {note}")
-    return _write(run, built, part, output_dir, config=config, facts=facts, state=state)
+    return _write(run, built, part, output_dir, config, facts, state)
 
 
 def read_run(run: Path) -> tuple[Recipe, dict[str, Any]]:
@@ -118,31 +109,24 @@ def special_ids(facts: Mapping[str, Any]) -> SpecialIds:
     return SpecialIds(**(ids | {"others": tuple(ids["others"])}))
 
 
-def _found(
-    run: Path, step: int | None, config: Recipe, facts: Mapping[str, Any]
+def _restored(
+    run: Path, config: Recipe, facts: Mapping[str, Any], *, step: int | None
 ) -> tuple[Built, dict[str, Any]]:
-    """The networks of the wanted checkpoint (by default the newest that is whole) and its state."""
-    there = checkpoint.steps(run)
-    if step is not None:
+    """The networks with the parameters of a checkpoint (by default the newest that is whole), in
+    the phase of its step, and its state."""
+    if step is None:
+        found = checkpoint.newest(run)
+        if found is None:
+            raise UserError(
+                f"{run} has no complete checkpoint to export",
+                "continue the run until it has saved one",
+            )
+        _, tensors, state = found
+    else:
+        there = checkpoint.steps(run)
         known = ", ".join(map(str, there)) or "none"
         need(step in there, f"{run} has no checkpoint of step {step}; there are: {known}")
-        return _restored(config, facts, *checkpoint.load(checkpoint.folder_of(run, step)))
-    found = checkpoint.newest(run)
-    if found is None:
-        raise UserError(
-            f"{run} has no complete checkpoint to export", "continue the run until it has saved one"
-        )
-    return _restored(config, facts, *found[1:])
-
-
-def _restored(
-    config: Recipe,
-    facts: Mapping[str, Any],
-    tensors: Mapping[str, Mapping[str, Tensor]],
-    state: dict[str, Any],
-) -> tuple[Built, dict[str, Any]]:
-    """The networks with the parameters of a checkpoint, in the phase of their step, and its
-    state."""
+        tensors, state = checkpoint.load(checkpoint.folder_of(run, step))
     kind = architecture_named(config.model.architecture).shape_type
     generator = facts["shapes"].get("generator")
     built = compose(
@@ -157,6 +141,36 @@ def _restored(
 
 
 # ------------------------------------------------------------------ one folder
+
+
+def must_be_replaceable(target: Path, **same: Any) -> None:
+    """Raises UserError if a model may not be written there: the folder is not ours, or holds a
+    model with other metadata."""
+    must_be_ours(target, METADATA)
+    earlier = metadata_of(str(target)) if target.is_dir() else {}
+    need(
+        not earlier or all(earlier.get(key) == value for key, value in same.items()),
+        f"{target} holds another model ({earlier.get('part')})",
+        "choose another --output-dir",
+    )
+
+
+@contextmanager
+def model_folder(target: Path, metadata: Mapping[str, Any]) -> Iterator[Path]:
+    """A hidden folder beside the target, which takes its place when the block ends without an
+    error. What the user has put beside an earlier model stays."""
+    with written(target.resolve()) as new:
+        new.mkdir(parents=True)
+        yield new
+        write_json(new / METADATA, metadata)
+        for path in target.iterdir() if target.is_dir() else ():
+            if path.name not in FILES and not (new / path.name).exists():
+                copy = shutil.copytree if path.is_dir() else shutil.copy2
+                copy(path, new / path.name)
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.write_text(f"{json_text(value, indent=1)}\n", encoding="utf-8")
 
 
 def identity_of(part: str, config: Recipe, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -179,64 +193,34 @@ def _write(
     built: Built,
     part: str,
     target: Path,
-    *,
     config: Recipe,
-    facts: dict[str, Any],
+    facts: Mapping[str, Any],
     state: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Written into a hidden folder beside the target, checked there, and renamed. state: that of a
-    checkpoint."""
+    """Written beside the target, checked there, and renamed. state: that of a checkpoint."""
     model, special = built.exports[part], special_ids(facts)
     identity = identity_of(part, config, facts)
-    must_be_ours(target, METADATA)
-    earlier = metadata_of(str(target)) if target.is_dir() else {}
-    need(
-        not earlier or all(earlier.get(key) == identity[key] for key in ("part", "run")),
-        f"{target} holds another model ({earlier.get('part')})",
-        "choose another --output-dir",
-    )
-    with written(target.resolve()) as new:
-        new.mkdir(parents=True)
+    must_be_replaceable(target, part=part, run=identity["run"])
+    with model_folder(target, identity | card.details(config, facts)) as new:
         _copy_tokenizer(run, new, model=model)
         write_model(new, model, special=special, **dropout_of(config.model, part))
         check_folder(new, model, special)
-        how = {"part": part, "model": model, "config": config, "facts": facts, "state": state}
-        text = card.model_card(run, **how)
+        text = card.model_card(run, part, model, config=config, facts=facts, state=state)
         (new / CARD).write_text(text, encoding="utf-8")
-        metadata = identity | card.details(config, facts)
-        (new / METADATA).write_text(f"{json_text(metadata, indent=1)}\n", encoding="utf-8")
-        # What the user has put beside a model stays when the model is replaced.
-        for path in target.iterdir() if target.is_dir() else ():
-            if path.name not in FILES:
-                copy = shutil.copytree if path.is_dir() else shutil.copy2
-                copy(path, new / path.name)
     return target
 
 
 def write_model(
-    folder: Path,
-    model: ExportedModel,
-    *,
-    special: SpecialIds,
-    dropout: float,
-    attention_dropout: float,
+    folder: Path, model: ExportedModel, *, special: SpecialIds, **dropout: float
 ) -> None:
-    """config.json and model.safetensors of a network."""
+    """config.json and model.safetensors of a network. dropout: as build.dropout_of."""
+    known, shape, kind = model.architecture, model.encoder.shape, model.head.kind
     with quiet():
-        config = model.architecture.hf_config(
-            model.encoder.shape,
-            model.head.kind,
-            special=special,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-        )
-        config.save_pretrained(folder)
-    theirs = to_theirs(model.table().rows, model.parameters())
-    tensors = {name: t.float().cpu() for name, t in theirs.items()}
-    try:
+        known.hf_config(shape, kind, special=special, **dropout).save_pretrained(folder)
+    tensors = {name: t.float().cpu() for name, t in model.exported().items()}
+    # Of a full disk it tells by an error of its own.
+    with failing_as(f"{folder / WEIGHTS} could not be written"):
         save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
-    except SafetensorError as e:  # a full disk, of which it tells in words of its own
-        raise UserError(f"{folder / WEIGHTS} could not be written ({e})") from e
     # The library makes a file that only its owner may read.
     shutil.copymode(folder / SETTINGS, folder / WEIGHTS)
 
@@ -276,10 +260,7 @@ def export_as(
     target = Path(output_dir)
     if format == "hf":
         return str(export(name, target, part=part, step=step))
-    must_be_ours(target, METADATA)
-    earlier = metadata_of(str(target)) if target.is_dir() else {}
-    same = not earlier or earlier.get("format") == format
-    need(same, f"{target} holds another model", "choose another --output-dir")
+    must_be_replaceable(target, format=format)
     with TemporaryDirectory() as made:
         if (Path(name) / CONFIG).is_file():
             model = str(export(name, Path(made) / part, part=part, step=step))
@@ -287,16 +268,20 @@ def export_as(
             need(part == DISCRIMINATOR and step is None, "--part and --step are for runs")
             model = model_in(name)
             check_place(model)
-        if format == "sentence-transformers":
-            return sentence_transformer(model, target)
-        from .onnx import export_onnx
+        metadata = metadata_of(model) | {"format": format}
+        with model_folder(target, metadata) as new:
+            if format == "sentence-transformers":
+                write_sentence_transformer(model, new)
+                return f"{target}: SentenceTransformer({str(target)!r}) loads it"
+            from .onnx import write_onnx
 
-        return export_onnx(model, target, quantize=quantize)
+            report = write_onnx(model, new, metadata, quantize=quantize)
+            return f"{target / GRAPH}: {report}"
 
 
-def sentence_transformer(model: str, target: Path) -> str:
-    """Writes a copy of a Hugging Face folder that SentenceTransformer loads as the encoder of
-    `electrify embed`: the mean of the states of all tokens. Raises UserError."""
+def write_sentence_transformer(model: str, folder: Path) -> None:
+    """A copy of a Hugging Face folder that SentenceTransformer loads as the encoder of `electrify
+    embed`: the mean of the states of all tokens. Raises UserError."""
     source = Path(model)
     need(source.is_dir(), f"{model} is no folder here. Download it first (hf download)")
     config: Any = load_config(model)
@@ -304,23 +289,17 @@ def sentence_transformer(model: str, target: Path) -> str:
     relative = not getattr(config, "position_biased_input", True)
     length = MAX_SEQ_LENGTH if relative else min(MAX_SEQ_LENGTH, positions_in(config))
     # These names are those of version 5, too.
-    kinds = [("", "Transformer"), ("1_Pooling", "Pooling")]
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
     modules = [
         {"idx": k, "name": str(k), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for k, (path, kind) in enumerate(kinds)
+        for k, (path, kind) in enumerate(kinds.items())
     ]
     pooling = {"word_embedding_dimension": config.hidden_size, "pooling_mode_mean_tokens": True}
-    said = {
-        "modules.json": modules,
-        "1_Pooling/config.json": pooling,
-        "sentence_bert_config.json": {"max_seq_length": length, "do_lower_case": False},
-        METADATA: metadata_of(model) | {"format": "sentence-transformers"},
-    }
-    with written(target.resolve()) as new:
-        (new / "1_Pooling").mkdir(parents=True)
-        for path in source.iterdir():
-            if path.name in FILES or path.suffix == ".safetensors":
-                shutil.copy2(path, new / path.name)
-        for name, content in said.items():
-            (new / name).write_text(f"{json_text(content, indent=1)}\n", encoding="utf-8")
-    return f"{target}: SentenceTransformer({str(target)!r}) loads it"
+    for path in source.iterdir():
+        if path.name in FILES or path.suffix == ".safetensors":
+            shutil.copy2(path, folder / path.name)
+    (folder / "1_Pooling").mkdir()
+    write_json(folder / "modules.json", modules)
+    write_json(folder / "1_Pooling" / "config.json", pooling)
+    settings = {"max_seq_length": length, "do_lower_case": False}
+    write_json(folder / "sentence_bert_config.json", settings)

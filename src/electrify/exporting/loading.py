@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from textwrap import shorten
 from typing import Any
 
 import torch
@@ -18,10 +17,10 @@ from transformers.models.auto.modeling_auto import (
     MODEL_MAPPING,
 )
 
-from ..errors import UserError, failing_as, is_of_memory, need
+from ..errors import UserError, failing_as, need
 from ..onnx_models import must_be_of_torch
 from ..text.tokenizer import VOCABULARY_FILES, reading_text
-from .places import check_place, must_not_be_quantised
+from .places import check_place
 
 # Shapes that do not match are looked at here. The dtype of a config.json would round the weights.
 SAFE_WEIGHTS: dict[str, Any] = {
@@ -56,11 +55,6 @@ def quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def said(error: BaseException) -> str:
-    """A library's words on one line."""
-    return shorten(str(error), 200, placeholder=" ...") or type(error).__name__
-
-
 # ------------------------------------------------------------------ configuration
 
 
@@ -70,7 +64,6 @@ def load_config(path: str, *, causal: bool = False) -> Any:
     check_place(path)
     must_be_of_torch(path)
     config = read_config(path)
-    must_not_be_quantised(path, config.to_dict())
     kind = config.model_type
     need(type(config) in MODEL_MAPPING, f"{path}: AutoModel has no model of type {kind!r}")
     need(
@@ -89,14 +82,16 @@ def load_config(path: str, *, causal: bool = False) -> Any:
 
 def read_config(path: str, **options: Any) -> Any:
     """The library's configuration, whatever model it is. options: of the library. Raises
-    UserError."""
-    try:
-        with quiet():
-            return AutoConfig.from_pretrained(path, **{"trust_remote_code": False} | options)
-    except UserError:
-        raise
-    except Exception as e:  # a config.json may hold anything, and may raise anything
-        raise UserError(f"{path}: cannot be loaded as a Hugging Face model: {said(e)}") from e
+    UserError, also if the weights are quantised."""
+    # A config.json may hold anything, and may raise anything.
+    with quiet(), failing_as(f"{path}: cannot be loaded as a Hugging Face model"):
+        config = AutoConfig.from_pretrained(path, **{"trust_remote_code": False} | options)
+    need(
+        getattr(config, "quantization_config", None) is None,
+        f"{path}: its weights are quantised (quantization_config in config.json). Load it where it "
+        "was made and save it in float32",
+    )
+    return config
 
 
 def is_causal(config: Any) -> bool:
@@ -134,53 +129,34 @@ def load_weights(cls: Any, path: str, config: Any) -> tuple[Any, list[str]]:
 
 
 def loaded(cls: Any, path: str, config: Any, **options: Any) -> tuple[Any, dict[str, Any]]:
-    """The model, and what the library says of its weights. options: of the library. Raises
-    UserError if it cannot be read."""
-    how = {"config": config, "output_loading_info": True} | SAFE_WEIGHTS | options
-    try:
-        with quiet():
-            model, info = cls.from_pretrained(path, **how)
-    except Exception as e:  # damaged weights raise types of three libraries
-        if is_of_memory(e):
-            raise
-        raise unreadable_weights(path, e) from e
-    must_be_sound_weights(path, model, info)
-    return model, info
+    """The model, and what the library says of its weights. options: of the library.
 
-
-def unreadable_weights(path: str, error: Exception) -> UserError:
-    """What is wrong with the weights of a folder; those that only pickle could read are never
-    opened."""
+    Raises UserError if it cannot be read, if the library put random numbers in place of weights of
+    another shape, or if weights are not numbers. Weights that only pickle could read are never
+    opened.
+    """
     folder = Path(path)
     unsafe = sorted(p.name for kind in UNSAFE for p in folder.glob(kind))
-    if unsafe and not any(folder.glob("*.safetensors")):
-        return UserError(
-            f"{path}: {unsafe[0]} could run other people's code when it is opened, so it is not "
-            "opened. Convert the weights to model.safetensors"
-        )
-    return UserError(f"{path}: its weights cannot be loaded: {said(error)}")
-
-
-def must_be_sound_weights(path: str, model: Any, info: dict[str, Any]) -> None:
-    """Raises UserError if the library put random numbers in place of weights of another shape, or
-    if weights are not numbers."""
+    need(
+        not unsafe or any(folder.glob("*.safetensors")),
+        f"{path}: {', '.join(unsafe)} could run other people's code when it is opened, so it is "
+        "not opened. Convert the weights to model.safetensors",
+    )
+    how = {"config": config, "output_loading_info": True} | SAFE_WEIGHTS | options
+    with quiet(), failing_as(f"{path}: its weights cannot be loaded"):
+        model, info = cls.from_pretrained(path, **how)
     wrong = sorted(info["mismatched_keys"])
-    if wrong:
-        name, theirs, wanted = wrong[0]
+    for name, theirs, wanted in wrong[:1]:
         raise UserError(
             f"{path}: {len(wrong)} weights do not have the shape that its config.json says: {name} "
             f"is {list(theirs)}, not {list(wanted)}"
         )
-    must_be_finite(path, model)
-
-
-def must_be_finite(path: str, model: Any) -> None:
-    """Raises UserError that names a weight with values that are not finite."""
     for name, t in model.state_dict().items():
-        if t.is_floating_point() and not t.isfinite().all():
-            raise UserError(
-                f"{path}: the weight {name} holds numbers that are not finite; the model is damaged"
-            )
+        need(
+            not t.is_floating_point() or bool(t.isfinite().all()),
+            f"{path}: the weight {name} holds numbers that are not finite; the model is damaged",
+        )
+    return model, info
 
 
 # ------------------------------------------------------------------ tokenizer, lengths

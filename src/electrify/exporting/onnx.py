@@ -21,20 +21,17 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-import transformers
 from torch import Tensor, nn
 
-from ..architectures import exported_as
+from ..architectures import class_in
 from ..console import size
 from ..errors import failing_as, must_have, need
-from ..files import json_text, written
 from ..onnx_models import GRAPH, SEGMENTS, OnnxModel, padded, probabilities
 from ..text.pydocs import docstrings
 from ..text.report import note_on_unknown
 from ..text.tokenizer import read_settings, without_origin, write_settings
 from .agreement import ExportError
 from .loading import load_config, load_tokenizer, load_weights, made_for, quiet
-from .places import METADATA, metadata_of
 
 Quantization = Literal["none", "int8"]
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
@@ -49,43 +46,73 @@ MEANING = {"ElectraForPreTraining": "replaced", "ForMaskedLM": "token"}
 TEXTS = 64
 TEXT_TOKENS = 128
 """Passages on which the loss of quantization is measured, and the tokens of each."""
+CARD = """\
+---
+library_name: onnx
+tags: [onnx, electrify]
+---
+
+# {kind} as ONNX
+
+`model.onnx` reads {inputs} (int64, batch x length, at most {positions} tokens) and gives {outputs}.
+{report}
+
+```python
+import onnxruntime
+from transformers import PreTrainedTokenizerFast
+
+tokenizer = PreTrainedTokenizerFast.from_pretrained("FOLDER")
+session = onnxruntime.InferenceSession("FOLDER/model.onnx")
+found = tokenizer(["a text", "another one"], padding=True, return_tensors="np")
+inputs = {{put.name: found[put.name].astype("int64") for put in session.get_inputs()}}
+print(session.run(None, inputs))
+```
+
+`electrify detect` (discriminators) and `electrify predict` (fine-tuned models) run such folders
+without PyTorch: `pip install 'electrify[onnx]'`.
+"""
 
 
-def export_onnx(model: str, target: Path, *, quantize: Quantization = "none") -> str:
-    """Writes the graph of a model folder or Hub id with its tokenizer. Returns what was compared,
-    for the user. Raises UserError if the model has no head or cannot be exported, ExportError if
-    onnxruntime does not compute the same."""
+def write_onnx(
+    model: str, folder: Path, metadata: dict[str, Any], *, quantize: Quantization = "none"
+) -> str:
+    """Writes the graph of a model folder or Hub id with its tokenizer into the folder, and adds to
+    the metadata what was compared. Returns that, for the user. Raises UserError if the model has no
+    head or cannot be exported, ExportError if onnxruntime does not compute the same."""
     must_have("--format onnx", "onnx", *PACKAGES)
     network, tokenizer = load_network(model)
-    kind, positions = type(network).__name__, made_for(network)
-    metadata = metadata_of(model) | {"format": "onnx", "class": kind}
+    kind, positions, path = type(network).__name__, made_for(network), folder / GRAPH
+    metadata["class"] = kind
     for ending, meaning in MEANING.items():
         if kind.endswith(ending):
             metadata.setdefault("logits", meaning)
-    with written(target.resolve()) as new:
-        new.mkdir(parents=True)
-        write_tokenizer(new, tokenizer.original, positions)
-        with quiet():
-            network.config.save_pretrained(new)
-        graph = Graph(network)
-        write_graph(new / GRAPH, graph, positions)
-        with failing_as("onnxruntime cannot run this model"):
-            exact = OnnxModel.of(str(new), "auto")
-            metadata["difference"], metadata["compared"] = compared(exact, graph, positions)
-        shapes, worst = ", ".join(metadata["compared"]), metadata["difference"]
-        report = [f"compared with torch on batches of {shapes} tokens: difference {worst:.1e}"]
-        if quantize == "int8":
-            quantize_int8(new / GRAPH)
-            loss = loss_of(exact, OnnxModel.of(str(new), "auto"), metadata)
-            metadata |= {"quantization": "int8"} | loss
-            report.append(
-                "int8: probabilities (of a regression: values) differ from float32 by at most "
-                f"{loss['largest_loss']:.1e}, on average by {loss['mean_loss']:.1e}"
-            )
-        (new / "README.md").write_text(card(metadata, graph, positions, report), encoding="utf-8")
-        (new / METADATA).write_text(f"{json_text(metadata, indent=1)}\n", encoding="utf-8")
-        made = f"{target / GRAPH}: {kind}, {size((new / GRAPH).stat().st_size)}"
-    return "\n".join([made, *report])
+    write_tokenizer(folder, tokenizer.original, positions)
+    with quiet():
+        network.config.save_pretrained(folder)
+    graph = Graph(network)
+    write_graph(path, graph, positions)
+    with failing_as("onnxruntime cannot run this model"):
+        exact = OnnxModel.of(str(folder), "auto")
+        worst, metadata["compared"] = compared(exact, graph, positions)
+    metadata["difference"], shapes = worst, ", ".join(metadata["compared"])
+    report = [f"compared with torch on batches of {shapes} tokens: difference {worst:.1e}"]
+    if quantize == "int8":
+        quantize_int8(path)
+        loss = loss_of(exact, OnnxModel.of(str(folder), "auto"), metadata)
+        metadata |= {"quantization": "int8"} | loss
+        report.append(
+            "int8: probabilities (of a regression: values) differ from float32 by at most "
+            f"{loss['largest_loss']:.1e}, on average by {loss['mean_loss']:.1e}"
+        )
+    names = {"inputs": graph.inputs, "outputs": graph.outputs}
+    text = CARD.format(
+        kind=kind,
+        positions=positions,
+        report="".join(f"\n- {line}" for line in report),
+        **{what: ", ".join(f"`{name}`" for name in its) for what, its in names.items()},
+    )
+    (folder / "README.md").write_text(text, encoding="utf-8")
+    return "\n".join([f"{kind}, {size(path.stat().st_size)}", *report])
 
 
 # ------------------------------------------------------------------ the graph
@@ -95,11 +122,7 @@ def load_network(model: str) -> tuple[Any, Any]:
     """The class that config.json names, with its weights, and the tokenizer. Raises UserError if
     the library has no such class, or if weights are missing."""
     config = load_config(model)
-    known = exported_as(config.model_type)
-    names = config.architectures or ["a model without a class"]
-    if known is not None:
-        known = known.for_config(config.to_dict()).for_classes(names)
-    cls = known.network_class(names[0]) if known else getattr(transformers, names[0], None)
+    cls, names = class_in(config), config.architectures or ["a model without a class"]
     need(
         cls is not None and not cls.__name__.endswith("Model"),
         f"{model}: {names[0]} has no head. Export a discriminator, a masked language model or a "
@@ -238,43 +261,3 @@ def loss_of(
             differences.append(np.abs(a - b).ravel())
     every = np.concatenate(differences)
     return {"largest_loss": float(every.max()), "mean_loss": float(every.mean())}
-
-
-# ------------------------------------------------------------------ card
-
-CARD = """\
----
-library_name: onnx
-tags: [onnx, electrify]
----
-
-# {kind} as ONNX
-
-`model.onnx` reads {inputs} (int64, batch x length, at most {positions} tokens) and gives {outputs}.
-{report}
-
-```python
-import onnxruntime
-from transformers import PreTrainedTokenizerFast
-
-tokenizer = PreTrainedTokenizerFast.from_pretrained("FOLDER")
-session = onnxruntime.InferenceSession("FOLDER/model.onnx")
-found = tokenizer(["a text", "another one"], padding=True, return_tensors="np")
-inputs = {{put.name: found[put.name].astype("int64") for put in session.get_inputs()}}
-print(session.run(None, inputs))
-```
-
-`electrify detect` (discriminators) and `electrify predict` (fine-tuned models) run such folders
-without PyTorch: `pip install 'electrify[onnx]'`.
-"""
-
-
-def card(metadata: Mapping[str, Any], graph: Graph, positions: int, report: list[str]) -> str:
-    """README.md."""
-    said = {"inputs": graph.inputs, "outputs": graph.outputs}
-    return CARD.format(
-        kind=metadata["class"],
-        positions=positions,
-        report="".join(f"\n- {line}" for line in report),
-        **{key: ", ".join(f"`{name}`" for name in names) for key, names in said.items()},
-    )

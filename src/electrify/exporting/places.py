@@ -4,11 +4,10 @@ the Hub, a run. So a typo is reported at once."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from ..errors import need
 from ..files import read_json
 from ..hub import file_of, must_be_reachable
 from ..tables import DISCRIMINATOR
@@ -52,59 +51,42 @@ def model_in(name: str) -> str:
     if not (folder / SCORES).is_file():
         return name
     found = sorted(str(config.parent) for config in folder.glob("models/*/config.json"))
-    if not found:
-        raise UserError(f"{name} holds scores and no model. Rerun finetune with --save-model")
-    if len(found) > 1:
-        names = ", ".join(found[:MOST_SHOWN]) + ", ..." * (len(found) > MOST_SHOWN)
-        raise UserError(f"{name} holds {len(found)} models. Name one: {names}")
+    need(bool(found), f"{name} holds scores and no model. Rerun finetune with --save-model")
+    names = ", ".join(found[:MOST_SHOWN]) + ", ..." * (len(found) > MOST_SHOWN)
+    need(len(found) == 1, f"{name} holds {len(found)} models. Name one: {names}")
     return found[0]
 
 
 def check_place(path: str) -> None:
-    """Raises UserError for a name that is meant as a folder of a model and is not one, for models
-    without plain weights of their own (adapters, quantised ones), and for a name that the Hub,
-    asked once, does not know."""
+    """Raises UserError for a name that is meant as a folder of a model and is not one, for an
+    adapter, and for a name that the Hub, asked once, does not know."""
     folder = Path(path)
-    if folder.is_file():
-        raise UserError(f"{path}: a file, not a folder")
+    need(not folder.is_file(), f"{path}: a file, not a folder")
     if not folder.is_dir():
-        if not may_be_on_hub(path):
-            raise UserError(f"{path}: no such folder")
+        need(may_be_on_hub(path), f"{path}: no such folder")
         must_be_reachable(path, "model")
-    elif (folder / "adapter_config.json").is_file():
-        raise UserError(
-            f"{path}: the folder holds an adapter (adapter_config.json), whose model lies "
-            "elsewhere. Merge the two and save the whole model"
-        )
-    elif (folder / "config.json").is_file():
-        must_not_be_quantised(path, read_json(folder / "config.json"))
-    else:
-        inside = [d.parent for d in folder.glob("*/config.json")]
-        kept = next((d for d in inside if d.name in ("discriminator", "encoder")), None)
-        kept = kept or next((d.parent for d in sorted(folder.glob("*/finetune.json"))), None)
-        raise UserError(
-            f"{path}: the folder holds no config.json, so it is not a Hugging Face model"
-            + (f"; did you mean {kept}?" if kept else "")
-        )
-
-
-def must_not_be_quantised(name: str, config: Mapping[str, Any]) -> None:
-    """Raises UserError if a model's config.json says that its weights are quantised."""
-    if config.get("quantization_config") is not None:
-        raise UserError(
-            f"{name}: its weights are quantised (quantization_config in config.json). Load it "
-            "where it was made and save it in float32"
-        )
+        return
+    need(
+        not (folder / "adapter_config.json").is_file(),
+        f"{path}: the folder holds an adapter (adapter_config.json), whose model lies elsewhere. "
+        "Merge the two and save the whole model",
+    )
+    inside = sorted(config.parent for config in folder.glob("*/config.json"))
+    hint = f"; did you mean {inside[0]}?" if inside else ""
+    need(
+        (folder / "config.json").is_file(),
+        f"{path}: the folder holds no config.json, so it is not a Hugging Face model{hint}",
+    )
 
 
 def must_be_run(run: Path) -> None:
     """Raises UserError for a folder that is not that of a run."""
     stage = run / GENERATOR_STAGE
-    if (stage / CONFIG).is_file() and not (run / CONFIG).is_file():
-        raise UserError(f"{run} is a run in its first stage. Name the run of that, {stage}")
+    first = (stage / CONFIG).is_file() and not (run / CONFIG).is_file()
+    need(not first, f"{run} is a run in its first stage. Name the run of that, {stage}")
     for name in (CONFIG, FACTS):
-        if not (run / name).is_file():
-            raise UserError(
-                f"{run} is not a run folder: it has no {name}. Give the --output-dir of electrify "
-                "pretrain"
-            )
+        need(
+            (run / name).is_file(),
+            f"{run} is not a run folder: it has no {name}. Give the --output-dir of electrify "
+            "pretrain",
+        )

@@ -256,17 +256,17 @@ def load_scorer(
     )
     kind: Kind = "mlm"
     network: Any = transformers.AutoModelForMaskedLM
-    reader = known.for_classes(named) if known else None
+    reader = known.for_folder(config) if known else None
     binary = reader.classes["binary"] if reader else ""
     asked = binary in named or (detects and not named)
     if reader is not None and asked and reader.has_head(config, "binary"):
         kind = "electric" if logits == "energy" else "rtd"
         network = reader.network_class(binary)
     else:
-        reader = None
-        if known and known.classes["token"] in named:
+        if reader is not None and reader.classes["token"] in named:
             # Ours if the folder says that it has what the library would leave out.
-            network = known.for_config(config.to_dict()).network_class(known.classes["token"])
+            network = reader.network_class(reader.classes["token"])
+        reader = None
     loaded, missing = load_weights(network, model, config)
     if missing and not named and known and reader is None:
         # As Microsoft publishes DeBERTa: the folder does not say how its weights are named.

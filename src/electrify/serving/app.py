@@ -111,8 +111,7 @@ class Service:
         """The names of the models that can do each kind of request."""
         self.options = options
         self.metrics = Metrics()
-        most = {"max_items": options.max_batch, "max_characters": options.max_characters}
-        self.batches = Batches(self._compute, **most)
+        self.batches = Batches(self._compute, options.max_batch, options.max_characters)
 
     def _compute(self, key: tuple[str, str, bool], items: list[Any]) -> list[Any]:
         kind, name, _ = key

@@ -20,22 +20,19 @@ class Job:
     answer: Future[list[Any]] = field(default_factory=Future)
 
 
+@dataclass
 class Batches:
-    """A queue and the thread that computes it, as soon as that is started.
+    """A queue and the thread that computes it, as soon as that is started."""
 
-    Args:
-        work: From a key and items to an answer for each item, in the thread.
-        max_items: Items that are computed together, unless a single job has more.
-        max_characters: Characters that are computed together, likewise.
-    """
+    work: Callable[[Any, list[Any]], list[Any]]
+    """From a key and items to an answer for each item, in the thread."""
+    max_items: int
+    """Items that are computed together, unless a single job has more."""
+    max_characters: int
+    """Characters that are computed together, likewise."""
+    waiting: deque[Job] = field(default_factory=deque)
 
-    def __init__(
-        self, work: Callable[[Any, list[Any]], list[Any]], *, max_items: int, max_characters: int
-    ) -> None:
-        self.work = work
-        self.max_items = max_items
-        self.max_characters = max_characters
-        self.waiting: deque[Job] = deque()
+    def __post_init__(self) -> None:
         self._changed = threading.Condition()
         self.thread = threading.Thread(target=self._run, name="electrify-models", daemon=True)
 

@@ -10,6 +10,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.responses import JSONResponse
@@ -74,18 +75,17 @@ def failure(status: int, sentence: str, **further: str) -> JSONResponse:
     return JSONResponse({"detail": sentence, **further}, status, headers=headers)
 
 
+@dataclass
 class Gate:
-    """The outermost middleware. paths: those that are counted apart."""
+    """The outermost middleware."""
 
-    def __init__(
-        self, app: ASGIApp, options: ServeConfig, metrics: Metrics, paths: Collection[str]
-    ) -> None:
-        self.app = app
-        self.paths = paths
-        self.options = options
-        self.metrics = metrics
-        self.unanswered: Counter[str] = Counter()
-        """Accepted requests by client address."""
+    app: ASGIApp
+    options: ServeConfig
+    metrics: Metrics
+    paths: Collection[str]
+    """Those that are counted apart."""
+    unanswered: Counter[str] = field(default_factory=Counter)
+    """Accepted requests by client address."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began, status = time.monotonic(), 0

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 
 from ..api import load
-from ..architectures import exported_as
 from ..errors import UserError, need
-from ..exporting import loading
+from ..scoring.pll import load_scorer
 from ..text.tokenizer import tokenised
 
 KINDS = ("detect", "score", "predict", "embed")
@@ -99,18 +97,10 @@ class Alternatives:
     folder holds none."""
 
     def __init__(self, model: str) -> None:
-        config = loading.load_config(model)
-        known = exported_as(config.model_type)
-        network: Any = transformers.AutoModelForMaskedLM
-        if known and known.classes["token"] in (config.architectures or ()):
-            network = known.for_config(config.to_dict()).network_class(known.classes["token"])
-        self.network, missing = loading.load_weights(network, model, config)
-        self.tokenizer = loading.load_tokenizer(model, vocab_size=config.vocab_size)
-        self.frame = [self.tokenizer.cls_token_id, self.tokenizer.sep_token_id]
-        self.mask = self.tokenizer.mask_token_id
-        framed = None not in (*self.frame, self.mask) and self.tokenizer.is_fast
-        need(not missing and framed, f"{model} has no language-model head or no [MASK]")
-        self.longest = min(loading.positions_of(self.network), MOST_READ)
+        scorer = load_scorer(model)
+        need(scorer.kind == "mlm", f"{model} has no language-model head")
+        self.network, self.tokenizer = scorer.model, scorer.tokenizer
+        self.longest = min(scorer.longest, MOST_READ)
 
     @torch.inference_mode()
     def __call__(self, text: str, start: int, end: int) -> list[dict[str, Any]]:
@@ -124,18 +114,18 @@ class Alternatives:
         room = self.longest - 3
         right = min(len(after), max(room // 2, room - len(before)))
         before = before[max(0, len(before) + right - room) :]
-        cls, sep = self.frame
-        row = [cls, *before, self.mask, *after[:right], sep]
+        t = self.tokenizer
+        row = [t.cls_token_id, *before, t.mask_token_id, *after[:right], t.sep_token_id]
         logits_V = self.network(input_ids=torch.tensor([row])).logits[0, len(before) + 1].float()
         p_V, order_V = logits_V.softmax(-1).sort(descending=True)
         marked = self._name(ids[inside[0]]).startswith(MARKS)
         words = (
             {"word": word, "probability": p}
             for token, p in zip(order_V.tolist(), p_V.tolist(), strict=True)
-            if token not in self.tokenizer.all_special_ids
+            if token not in t.all_special_ids
             and not self._name(token).startswith(CONTINUING)
             and self._name(token).startswith(MARKS) == marked
-            and (word := self.tokenizer.decode([token]).strip())
+            and (word := t.decode([token]).strip())
         )
         return list(islice(words, MOST_ALTERNATIVES))
 

@@ -25,7 +25,7 @@ from ..build import Built, Vocabulary, build, discriminator_shape, generator_sha
 from ..data.cooccurrence import word_vectors
 from ..data.phases import phases_of
 from ..errors import UserError, need
-from ..exporting.loading import computing_plainly, loaded, quiet, read_config, said
+from ..exporting.loading import computing_plainly, loaded, quiet, read_config
 from ..exporting.places import check_place, metadata_of
 from ..files import sha256, text_hash
 from ..hub import at_commit
@@ -114,7 +114,7 @@ def must_know_the_words(start: str, tokenizer: Path) -> None:
         with quiet():
             theirs = AutoTokenizer.from_pretrained(start, trust_remote_code=False).get_vocab()
     except (OSError, ValueError, KeyError) as e:
-        why = f"its tokenizer cannot be loaded ({said(e)})"
+        why = f"its tokenizer cannot be loaded ({' '.join(str(e).split())[:200]})"
         say(f"warning: {start}: {why}, so its words were not compared with the corpus's")
         return
     ours = load_tokenizer(tokenizer).get_vocab()
