@@ -12,6 +12,7 @@ import numpy as np
 
 from ..finetuning.report import named, picture
 from .budgets import BASELINES
+from .options import UNITS
 from .report import MEANS, WON, Row, Table
 
 # Okabe and Ito's colours, which colour-blind people tell apart; the markers tell them apart, too.
@@ -26,12 +27,8 @@ RECIPE = 0.3
 LETTER = 0.09
 """Inches that a letter of the legend takes."""
 MOST_TICKS = 6
-LABELS = {
-    "flops": "FLOPs of pre-training",
-    "tokens": "tokens of pre-training",
-    "seconds": "seconds of pre-training",
-    "epochs": "epochs of pre-training",
-}
+LABELS: dict[str, str] = {name: f"{unit} of pre-training" for name, unit in UNITS.items()}
+LABELS["seconds"] = "seconds of pre-training"
 
 
 def drawn(table: Table, *, against: str) -> bytes | None:
@@ -131,7 +128,7 @@ def _cost(table: Table, row: Row, against: str) -> float:
     """Where a row lies; not a number where no encoder's cost is known."""
     if against == table.equal:
         return row.budget
-    return table.costs.get((row.recipe, row.budget), {}).get(against) or math.nan
+    return table.cost(row.recipe, row.budget, against) or math.nan
 
 
 def _scale(axis: Any, budgets: Sequence[float]) -> None:
