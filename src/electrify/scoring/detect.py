@@ -110,8 +110,8 @@ def detect(
     a number, or auto. Raises UserError if a text has no tokens.
     """
     model = detector.name
-    how = {"max_seq_length": max_seq_length, "batch_size": batch_size, "threads": threads}
-    DetectConfig(model=model, **how)  # says what is wrong with them
+    given = {"max_seq_length": max_seq_length, "batch_size": batch_size, "threads": threads}
+    DetectConfig(model=model, **given)  # says what is wrong with them
     texts = given_texts(texts)
     positions = detector.positions
     length = max_seq_length or positions
@@ -129,14 +129,15 @@ def detect(
         say(note)
     ids = [found["input_ids"] for found in encoded]
     tokens = batch_size * length if batch_size else min(MOST_WINDOWS * length, MOST_SLOTS)
-    most = {"most": batch_size or MOST_WINDOWS, "slots": sys.maxsize if batch_size else MOST_SLOTS}
+    how: dict[str, Any] = {"length": length, "most": batch_size or MOST_WINDOWS}
+    how["slots"] = sys.maxsize if batch_size else MOST_SLOTS
 
     def numbers(batch: list[Row]) -> Array:
         return detector.probabilities([row.ids for row in batch])[places(batch)]
 
     few = threads == "auto" and sum(map(len, ids)) < MANY_TOKENS
     with nullcontext() if few else detector.computing(threads, tokens=tokens):
-        probabilities = of_tokens(detector, ids, numbers, length=length, **most)
+        probabilities = of_tokens(detector, ids, numbers, **how)
     names = detector.tokenizer.original.convert_ids_to_tokens
     return [
         joined(text, found, names(found["input_ids"]), p.tolist())

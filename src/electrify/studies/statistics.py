@@ -20,7 +20,6 @@ import numpy as np
 
 CONFIDENCE = 0.95
 DRAWS = 4000
-BOUNDS = (((1 - CONFIDENCE) / 2, "lower"), ((1 + CONFIDENCE) / 2, "higher"))
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,8 @@ def _positive_from(
     else:
         found_D = _last_change(log_B, _drawn(differences), zero_too=zero_too)
         # Order statistics, since draws may be infinite.
-        low, high = (np.quantile(found_D, q, method=of) for q, of in BOUNDS)
+        low = np.quantile(found_D, (1 - CONFIDENCE) / 2, method="lower")
+        high = np.quantile(found_D, (1 + CONFIDENCE) / 2, method="higher")
     return Interval(*(float(np.exp(x) if math.isfinite(x) else x) for x in (at, low, high)))
 
 
