@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from electrify.cli import main
-from electrify.progress import Progress
 from electrify.scoring.blimp import Accuracy, judge, means, read_blimp
 from electrify.scoring.pll import load_scorer
 
@@ -67,8 +66,7 @@ def test_the_evaluation_data_of_babylm(tmp_path, above, capsys):
 def test_accuracy_is_counted_from_the_scores_and_a_tie_is_one_half(models_root: Path, data: Path):
     scorer = load_scorer(str(models_root / "run" / "generator"))
     paradigms = read_blimp(data)
-    with Progress(14, title="blimp", unit="sentences") as progress:
-        found = judge(scorer, paradigms, batch_tokens=64, progress=progress)
+    found = judge([scorer], paradigms, batch_tokens=64, title="blimp")
     for p, row in zip(paradigms, found, strict=True):
         scores = [(scorer.scores([pair.good])[0], scorer.scores([pair.bad])[0]) for pair in p.pairs]
         worth = [1.0 if good > bad else 0.5 if good == bad else 0.0 for good, bad in scores]

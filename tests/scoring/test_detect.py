@@ -2,6 +2,7 @@ import io
 import json
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,11 @@ import torch
 from transformers import ElectraForPreTraining
 
 from electrify import detect
+from electrify.cli import main
 from electrify.errors import UserError
 from electrify.finetuning.tasks import kind_of
 from electrify.hub import file_of, must_be_reachable
-from electrify.scoring.detect import load_detector, show_detection
-from electrify.scoring.options import DetectConfig, given_text
+from electrify.scoring.detect import load_detector
 from electrify.scoring.pll import load_scorer
 
 
@@ -62,71 +63,52 @@ def test_a_batch_gives_what_each_text_alone_gives(discriminator: str):
         )
 
 
-def test_a_long_text_is_read_in_windows_and_each_token_in_the_one_that_surrounds_it_best(
-    discriminator,
-):
+def test_a_long_text_is_read_in_the_windows_of_its_scores(discriminator: str):
     text = "a b c d the chef ate a meal . " * 4
     (found,) = detect(discriminator, [text], max_seq_length=10)
-    ids = [14, 15, 16, 17, 5, 6, 10, 14, 11, 13] * 4
-    assert len(found.tokens) == 40
-    first, second = by_hand(discriminator, ids[:8]), by_hand(discriminator, ids[6:14])
-    # Tokens 6 and 7 stand in both windows, 6 is deeper (1 from the edge) in the first, 7 in the
-    # second.
-    wanted = first[:7] + second[1:6]
-    assert [t.probability for t in found.tokens[:12]] == pytest.approx(wanted, abs=1e-5)
+    ((ids, scores_T),) = load_scorer(discriminator).token_scores([text], max_seq_length=10)
+    assert len(found.tokens) == len(ids) == 40
+    wanted = (1 - scores_T.exp()).tolist()  # of log P(original)
+    assert [t.probability for t in found.tokens] == pytest.approx(wanted, abs=1e-5)
+    whole = [t.probability for t in detect(discriminator, [text])[0].tokens]
+    assert whole != pytest.approx(wanted, abs=1e-2), "this test could not fail otherwise"
 
 
-def run(
-    model: str,
-    *,
-    out: io.StringIO | None = None,
-    stdin: bytes | None = None,
-    text: str | None = None,
-    file: str | None = None,
-    threshold: float = 0.5,
-    unit: str = "token",
-    json: bool = False,
-) -> str:
+@pytest.fixture
+def shown(discriminator: str, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """What `electrify detect` prints."""
-    out = out or io.StringIO()
-    with pytest.MonkeyPatch.context() as patch:
-        if stdin is not None:
-            patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        given = given_text(DetectConfig(model=model, text=text, file=file))
-    (found,) = detect(model, [given])
-    show_detection(found, out, threshold=threshold, unit=unit, as_json=json)
-    return out.getvalue()
+
+    def run(*words: str) -> str:
+        assert main(["detect", discriminator, *words]) == 0
+        return capsys.readouterr().out
+
+    return run
 
 
-def test_the_likeliest_word_of_a_text_without_marks(discriminator: str, caplog):
-    caplog.set_level("INFO", logger="electrify")
-    words = dict(
-        line.split("\t")[:2]
-        for line in run(
-            discriminator, text="the chef cooked", unit="word", threshold=1.0
-        ).splitlines()[1:]
-    )
-    likeliest = max(words, key=lambda word: float(words[word]))
-    assert f"no word reaches 1: the highest is '{likeliest}'" in caplog.text
-
-
-def test_plain_lines_and_marks(discriminator: str):
+def test_plain_lines_and_marks(discriminator: str, shown: Callable[..., str]):
     p = by_hand(discriminator, [5, 6, 7, 8])
-    threshold = sorted(p)[2]
-    shown = run(discriminator, text="the chef cooked", threshold=threshold - 1e-6)
-    head, *lines = shown.splitlines()
+    threshold = sorted(p)[2] - 1e-6
+    words = ("the chef cooked", "--unit", "token", "--threshold", str(threshold))
+    head, *lines = shown(*words).splitlines()
     assert head == "token\tprobability\treplaced"
-    assert [line.split("\t")[:2] for line in lines] == [
-        [t, f"{x:.4f}"] for t, x in zip(["the", "chef", "cook", "##ed"], p, strict=True)
+    assert [line.split("\t") for line in lines] == [
+        [t, f"{x:.4f}", "yes" if x >= threshold else "no"]
+        for t, x in zip(["the", "chef", "cook", "##ed"], p, strict=True)
     ]
-    assert [line.endswith("\tyes") for line in lines] == [x >= threshold for x in p]
-    lines = run(discriminator, text="the chef cooked", unit="word").splitlines()
-    assert [line.split("\t")[0] for line in lines] == ["word", "the", "chef", "cooked"]
 
 
-def test_json(discriminator: str):
+def test_the_likeliest_word_of_a_text_without_marks(discriminator: str, capsys):
+    assert main(["detect", discriminator, "the chef cooked", "--threshold", "1"]) == 0
+    said = capsys.readouterr()
+    cells = [line.split("\t") for line in said.out.splitlines()]
+    assert [row[0] for row in cells] == ["word", "the", "chef", "cooked"]
+    likeliest = max(cells[1:], key=lambda row: float(row[1]))[0]
+    assert f"no word reaches 1: the highest is '{likeliest}'" in said.err
+
+
+def test_json(shown: Callable[..., str]):
     text = "the \x1b[31mchef"
-    raw = run(discriminator, text=text, json=True, threshold=0.0)
+    raw = shown(text, "--json", "--threshold", "0")
     assert "\x1b" not in raw
     found = json.loads(raw)
     assert found["text"] == text
@@ -134,12 +116,11 @@ def test_json(discriminator: str):
     assert found["marked"] == found["words"]
 
 
-def test_a_file_or_standard_input(discriminator: str, tmp_path: Path):
+def test_a_file_or_standard_input(shown: Callable[..., str], tmp_path: Path, monkeypatch):
     path = tmp_path / "text.txt"
     path.write_bytes(b"\xef\xbb\xbfthe\nchef\n")
-    given: list[dict[str, Any]] = [{"file": str(path)}, {"stdin": b"the chef"}]
-    given.append({"text": "the chef"})
-    assert len({run(discriminator, **how) for how in given}) == 1
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the chef")))
+    assert shown("--file", str(path)) == shown() == shown("the chef")
 
 
 Publish = Callable[..., str]
@@ -166,14 +147,12 @@ def published(models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return publish
 
 
-def test_energies_are_energies_under_a_name(published: Publish) -> None:
+def test_the_mark_of_a_folder_counts_under_a_name(published: Publish) -> None:
+    """Energies are energies, and a network of a run predicts nothing."""
     name = published("run/discriminator", "a", {"objective": "electric", "logits": "energy"})
     assert load_scorer(name).kind == "electric"
     with pytest.raises(UserError, match=r"its logits are energies .objective electric"):
         load_detector(name)
-
-
-def test_a_network_of_a_run_predicts_nothing_under_a_name(published: Publish) -> None:
     name = published("run/discriminator", "c", {"part": "discriminator", "objective": "rtd"})
     with pytest.raises(UserError, match="is the discriminator of a run"):
         kind_of(name, {"architectures": ["ModernBertForTokenClassification"]})
@@ -189,13 +168,19 @@ def test_without_the_file_and_without_a_network_it_is_said(published, capsys):
 
 def test_colours_on_a_terminal(discriminator: str, monkeypatch: pytest.MonkeyPatch):
     """The text as it is, with the words above the threshold named below it."""
+
+    def shown(text: str) -> str:
+        monkeypatch.setattr("sys.stdout", Terminal())
+        assert main(["detect", discriminator, text, "--threshold", "0"]) == 0
+        return sys.stdout.getvalue()  # type: ignore[attr-defined]
+
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
-    shown = run(discriminator, text="The chef\x1b[2J cooked", threshold=0.0, out=Terminal())
-    assert "\x1b[" in shown  # colours, and none from the text
-    assert "\x1b[2J" not in shown
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    text = shown("The chef\x1b[2J cooked")
+    assert "\x1b[" in text  # colours, and none from the text
+    assert "\x1b[2J" not in text
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert plain.startswith("The chef")
     assert "probability of at least 0" in plain
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b" not in run(discriminator, text="the chef", out=Terminal())
+    assert "\x1b" not in shown("the chef")

@@ -13,20 +13,10 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scored import SHAPE, VOCABULARY
-from transformers import (
-    AlbertConfig,
-    AutoModelForMaskedLM,
-    AutoTokenizer,
-    BertConfig,
-    DebertaV2Config,
-    DistilBertConfig,
-    ElectraForMaskedLM,
-    ElectraForPreTraining,
-    ModernBertConfig,
-    RobertaConfig,
-)
+from transformers import AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
 from transformers.modeling_outputs import MaskedLMOutput
 
+from electrify.finetuning.encoding import windows_of
 from electrify.scoring.pll import is_short, load_scorer, logits_at
 from electrify.scoring.word_substitution import (
     SPAN,
@@ -38,59 +28,59 @@ from electrify.scoring.word_substitution import (
     planted_pairs,
     summary,
 )
+from electrify.text.corpus import Corpus
 from electrify.text.tokenizer import load_tokenizer
 
+LONG = "the chef cooked a meal , " * 6 + "a b c d"  # 46 tokens; the models read 14 at once
 TEXTS = ["The chef cooked the meal", "the", "the meal cooked the chef the meal", "chef, cooked"]
 
 
-@pytest.fixture(scope="module")
-def run(models_root: Path) -> Path:
-    return models_root / "run"
-
-
-def ids_of(folder: Path, text: str) -> list[int]:
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+def by_hand(folder: Path, kind: str, text: str) -> list[float]:
+    """The scores of the tokens, one at a time."""
+    cls = ElectraForMaskedLM if kind == "mlm" else ElectraForPreTraining
+    model, tokenizer = cls.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    return [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
-
-
-@pytest.mark.parametrize("batch_tokens", [1, 20, 8192])
-def test_a_masked_language_model_by_hand(run: Path, batch_tokens: int):
-    folder = run / "generator"
-    model = ElectraForMaskedLM.from_pretrained(folder).eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    wanted = []
-    for text in TEXTS:
-        ids, total = ids_of(folder, text), 0.0
-        for i in range(1, len(ids) - 1):
-            masked = torch.tensor([ids])
-            masked[0, i] = tokenizer.mask_token_id
+    scores = []
+    for start, stop, first, last in windows_of(len(ids), size=14):
+        for token in range(first, last):
+            place = 1 + token - start
+            frame = tokenizer.cls_token_id, *ids[start:stop], tokenizer.sep_token_id
+            window = torch.tensor([frame])
+            if kind == "mlm":
+                window[0, place] = tokenizer.mask_token_id
             with torch.no_grad():
-                total += float(model(input_ids=masked).logits[0, i].log_softmax(-1)[ids[i]])
-        wanted.append(total)
-    scorer = load_scorer(str(folder))
-    assert scorer.kind == "mlm"
-    assert scorer.scores(TEXTS, batch_tokens=batch_tokens) == pytest.approx(wanted, abs=1e-4)
+                logits = model(input_ids=window).logits[0, place].double()
+            if kind == "mlm":
+                scores.append(float(logits.log_softmax(-1)[ids[token]]))
+            else:
+                scores.append(
+                    float(-logits if kind == "electric" else (1 - logits.sigmoid()).log())
+                )
+    return scores
 
 
-@pytest.mark.parametrize("kind", ["rtd", "electric"])
-def test_one_pass_by_hand(run: Path, tmp_path: Path, kind: str):
-    """Log P(original) of every token; for a folder whose mark says so, minus the energies."""
-    folder = shutil.copytree(run / "discriminator", tmp_path / "model")
-    (folder / "electrify.json").write_text(
-        json.dumps({"logits": "energy" if kind == "electric" else "replaced"})
-    )
-    model = ElectraForPreTraining.from_pretrained(folder).eval()
-    wanted = []
-    for text in TEXTS:
-        with torch.no_grad():
-            logits = model(input_ids=torch.tensor([ids_of(folder, text)])).logits[0, 1:-1].double()
-        wanted.append(
-            float(-logits.sum() if kind == "electric" else (1 - logits.sigmoid()).log().sum())
-        )
+@pytest.mark.parametrize(
+    ("kind", "batch_tokens"),
+    [("mlm", 1), ("mlm", 20), ("mlm", 8192), ("rtd", 100), ("electric", 8192)],
+)
+def test_scores_by_hand(models_root: Path, tmp_path: Path, kind: str, batch_tokens: int):
+    """Each token masked by itself; log P(original) of every token; for a folder whose mark says so,
+    minus the energies. Of a long text, each token in the window where it sees the most."""
+    part = "generator" if kind == "mlm" else "discriminator"
+    folder = shutil.copytree(models_root / "run" / part, tmp_path / "model")
+    if kind != "mlm":
+        logits = "energy" if kind == "electric" else "replaced"
+        (folder / "electrify.json").write_text(json.dumps({"logits": logits}))
     scorer = load_scorer(str(folder))
     assert scorer.kind == kind
-    assert scorer.scores(TEXTS) == pytest.approx(wanted, abs=1e-4)
+    wanted = [by_hand(folder, kind, text) for text in (*TEXTS, LONG)]
+    found = scorer.token_scores([*TEXTS, LONG], batch_tokens=batch_tokens)
+    for (ids, scores_T), by_token in zip(found, wanted, strict=True):
+        assert len(ids) == len(by_token)
+        near = 1e-4 if kind == "electric" else 1e-5  # energies are larger than logarithms
+        assert scores_T.tolist() == pytest.approx(by_token, abs=near)
+    sums = scorer.scores(TEXTS, batch_tokens=batch_tokens)
+    assert sums == pytest.approx(list(map(sum, wanted[:-1])), abs=1e-4)
 
 
 WORDS_OF_TEXTS = st.lists(st.sampled_from(["the", "chef", "meal"]), min_size=1, max_size=6)
@@ -106,33 +96,6 @@ def test_neighbours_in_a_batch_do_not_matter(models_root, texts, batch_tokens):
         together = scorer.scores(texts, batch_tokens=batch_tokens, after=done.append)
         assert sum(done) == pytest.approx(len(texts))
         assert together == pytest.approx([scorer.scores([text])[0] for text in texts], abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    "config",
-    [RobertaConfig, BertConfig, DistilBertConfig, AlbertConfig, DebertaV2Config, ModernBertConfig],
-    ids=lambda c: c.model_type,
-)
-def test_the_short_way_is_the_whole_way(config: Any):
-    """Random models of other architectures: at one place of each row, the same logits."""
-    small: dict[str, Any] = SHAPE | {"vocab_size": 40, "pad_token_id": 0}
-    if config is DistilBertConfig:
-        small |= {"dim": 16, "n_heads": 2, "n_layers": 2, "hidden_dim": 32}
-    torch.manual_seed(0)
-    model = AutoModelForMaskedLM.from_config(config(**small)).eval()
-    inputs = {
-        "input_ids": torch.randint(5, 40, (3, 7)),
-        "attention_mask": torch.ones(3, 7, dtype=torch.long),
-    }
-    at_B = torch.tensor([1, 5, 6])
-    with torch.inference_mode():
-        whole = logits_at(model, at_B, short=False, **inputs)
-        assert torch.equal(whole, model(**inputs).logits[torch.arange(3), at_B])
-        assert is_short(model, vocab_size=40)
-        torch.testing.assert_close(
-            logits_at(model, at_B, short=True, **inputs), whole, atol=1e-5, rtol=1e-4
-        )
-        assert model(**inputs).logits.shape == (3, 7, 40), "the hook is gone"
 
 
 def test_a_head_that_needs_the_whole_row_gets_it():
@@ -158,33 +121,44 @@ MODELS: dict[str, dict[str, Any]] = {
     "Longformer": PADDED | {"attention_window": 4},
     "Nystromformer": {"num_landmarks": 8, "segment_means_seq_len": 16},
     "Bert": {},
+    "DistilBert": {"dim": 16, "n_heads": 2, "n_layers": 2, "hidden_dim": 32},
+    "Albert": {"pad_token_id": 0},
     "ModernBert": {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3}
     | {"bos_token_id": 2, "eos_token_id": 3},
     "DebertaV2": {},
 }
-
-
-def made(folder: Path, tokenizer: Path, kind: str) -> Path:
-    shutil.copytree(tokenizer, folder, ignore=shutil.ignore_patterns("*.safetensors", "config*"))
-    config = getattr(transformers, f"{kind}Config")(
-        vocab_size=len(VOCABULARY), **SHAPE, **MODELS[kind]
-    )
-    torch.manual_seed(0)
-    getattr(transformers, f"{kind}ForMaskedLM")(config).save_pretrained(folder)
-    return folder
+SHORT = ("Roberta", "Bert", "DistilBert", "Albert", "DebertaV2", "ModernBert")
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_a_text_as_long_as_the_model_reads(models_root: Path, tmp_path: Path, kind: str) -> None:
-    """Some count their positions from behind the padding token's id; the last ones do not exist."""
-    scorer = load_scorer(str(made(tmp_path / "model", models_root / "bert", kind)))
-    longest = scorer.longest
-    assert 14 <= longest <= 16
-    ids, scores_T = scorer.token_scores(["a " * (longest - 2)])[0]
-    assert len(ids) == longest - 2  # one window
-    ids, scores_T = scorer.token_scores(["a " * 40])[0]
-    assert len(ids) == 40
-    assert scores_T.isfinite().all()
+def test_every_architecture(models_root: Path, tmp_path: Path, kind: str) -> None:
+    """A text as long as the model reads: some count their positions from behind the padding token's
+    id, and the last ones do not exist. At one place of each row, the head on that place alone gives
+    the logits of the head on all."""
+    folder, size = tmp_path / "model", {"vocab_size": len(VOCABULARY), **SHAPE}
+    unlike = shutil.ignore_patterns("*.safetensors", "config*")
+    shutil.copytree(models_root / "bert", folder, ignore=unlike)
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(**size | MODELS[kind])
+    getattr(transformers, f"{kind}ForMaskedLM")(config).save_pretrained(folder)
+    scorer = load_scorer(str(folder))
+    assert 14 <= scorer.longest <= 16
+    for text, length in ("a " * (scorer.longest - 2), scorer.longest - 2), ("a " * 40, 40):
+        ((ids, scores_T),) = scorer.token_scores([text])
+        assert len(ids) == length
+        assert scores_T.isfinite().all()
+    if kind not in SHORT:
+        return
+    assert scorer.short
+    model, at_B = scorer.model, torch.tensor([1, 5, 6])
+    inputs = {"input_ids": torch.randint(5, len(VOCABULARY), (3, 7))}
+    inputs["attention_mask"] = torch.ones(3, 7, dtype=torch.long)
+    with torch.inference_mode():
+        whole = model(**inputs).logits[torch.arange(3), at_B]
+        assert torch.equal(logits_at(model, at_B, short=False, **inputs), whole)
+        short = logits_at(model, at_B, short=True, **inputs)
+        torch.testing.assert_close(short, whole, atol=1e-5, rtol=1e-4)
+        assert model(**inputs).logits.shape == (3, 7, len(VOCABULARY)), "the hook is gone"
 
 
 def test_first_sentences_are_of_plain_words_and_not_repeated():
@@ -234,24 +208,17 @@ def test_summary_by_hand():
     assert "30.0% for substituted words, 25.0% for the others" in text
 
 
-def test_one_word_differs_and_has_as_many_tokens(small_data: Path) -> None:
-    tokenizer = load_tokenizer(small_data / "tokenizer")
+def test_one_word_of_held_out_text_differs_and_has_as_many_tokens(small_data: Path) -> None:
+    tokenizer, corpus = load_tokenizer(small_data / "tokenizer"), Corpus(small_data, "valid")
+    whole = " ".join(
+        tokenizer.decode(corpus.tokens[0][a:b].tolist()) for a, b in pairwise(corpus.documents[0])
+    )
     paradigm = planted_pairs(small_data, count=20)
     assert (len(paradigm.pairs), paradigm.part) == (20, "planted")
     for pair in paradigm.pairs:
+        assert pair.good.strip() in whole
         good, bad = pair.good.split(), pair.bad.split()
         assert len(good) >= WORDS
         assert sum(a != b for a, b in zip(good, bad, strict=True)) == 1
         lengths = [len(tokenizer(t, add_special_tokens=False)["input_ids"]) for t in (good, bad)]
         assert lengths[0] == lengths[1] <= SPAN
-
-
-def test_the_text_is_held_out(small_data: Path) -> None:
-    from electrify.text.corpus import Corpus
-
-    corpus = Corpus(small_data, "valid")
-    tokenizer = load_tokenizer(small_data / "tokenizer")
-    whole = " ".join(
-        tokenizer.decode(corpus.tokens[0][a:b].tolist()) for a, b in pairwise(corpus.documents[0])
-    )
-    assert all(pair.good.strip() in whole for pair in planted_pairs(small_data, count=20).pairs)

@@ -1,23 +1,19 @@
-"""Scores per token against one token at a time, files of texts, and n-best lists."""
+"""Windows, scores of files of texts, and n-best lists."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
 import electrify
 from electrify.cli import main
 from electrify.finetuning.encoding import windows_of
-from electrify.scoring.pll import load_scorer
-from electrify.scoring.rerank import Lists, NBest, nbest_of, rates_of, tuned, with_errors
+from electrify.scoring.rerank import Lists, NBest, nbest_of, rates_of, tuned
 from small import mistake
-
-LONG = "the chef cooked a meal , " * 6 + "a b c d"  # 46 tokens; the models read 14 at once
 
 
 @given(st.integers(1, 200), st.integers(4, 40))
@@ -37,33 +33,6 @@ def test_every_token_is_scored_where_it_sees_the_most(n: int, size: int):
             assert inside(token, start, stop) == best
 
 
-@pytest.mark.parametrize("part", ["discriminator", "generator"])
-def test_a_long_text_by_hand(models_root: Path, part: str):
-    folder = models_root / "run" / part
-    scorer = load_scorer(str(folder))
-    ((ids, scores_T),) = scorer.token_scores([LONG], batch_tokens=100)
-    cls = ElectraForMaskedLM if part == "generator" else ElectraForPreTraining
-    model = cls.from_pretrained(folder).eval()
-    wanted = torch.zeros(len(ids), dtype=torch.float64)
-    for start, stop, first, last in windows_of(len(ids), size=14):
-        for token in range(first, last):
-            window = torch.tensor([[2, *ids[start:stop], 3]])
-            place = 1 + token - start
-            if part == "generator":
-                window[0, place] = 4
-            with torch.no_grad():
-                logits = model(input_ids=window).logits[0, place].double()
-            if part == "generator":
-                wanted[token] = logits.log_softmax(-1)[ids[token]]
-            else:
-                wanted[token] = (1 - logits.sigmoid()).log()
-    torch.testing.assert_close(scores_T, wanted, atol=1e-5, rtol=0)
-    whole = electrify.score(folder, LONG, per_token=True)
-    assert whole.score == pytest.approx(float(wanted.sum()), abs=1e-4)
-    assert whole.tokens[:3] == ("the", "chef", "cook")
-    assert electrify.score(folder, [LONG, "", "a"])[1] == 0.0
-
-
 def test_files(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """The columns of the input stay; the scores are those of Python."""
     model = str(models_root / "run" / "discriminator")
@@ -75,6 +44,7 @@ def test_files(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert head == ["id", "text", "score", "tokens"]
     texts = ["the chef", "the meal cooked the chef"]
     wanted = electrify.score(model, texts)
+    assert electrify.score(model, [texts[0], ""])[1] == 0.0
     assert [float(row[2]) for row in rows] == pytest.approx(wanted, abs=1e-5)
     assert [row[3] for row in rows] == ["2", "6"]
     lines = tmp_path / "texts.txt"
@@ -84,29 +54,19 @@ def test_files(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert found[1]["token"] == ["the", "meal", "cook", "##ed", "the", "chef"]
     assert sum(found[1]["token_score"]) == pytest.approx(found[1]["score"], abs=1e-4)
+    whole = electrify.score(model, texts[1], per_token=True)
+    assert list(whole.tokens) == found[1]["token"]
+    assert whole.token_scores == pytest.approx(found[1]["token_score"], abs=1e-5)
     assert main(["score", model, str(table), "--output-file", str(out)]) == 2  # it exists
-
-
-def lists_of(model_H: list[float], *lists: NBest) -> Lists:
-    sizes = [len(one.texts) for one in lists]
-    return Lists(
-        with_errors(lists),
-        np.array([score for one in lists for score in one.first_pass]),
-        np.array(model_H),
-        np.array([len(text.split()) for one in lists for text in one.texts]),
-        np.cumsum([0, *sizes])[:-1],
-    )
 
 
 def test_rates_by_hand():
     """Two utterances of 3 and 2 words. Before: 1 substitution and 1 deletion of 5 words; after: 1
     deletion; the oracle has no error."""
-    lists = lists_of(
-        [0.0, 5.0, 3.0, 2.0],
-        NBest({}, ("a b d", "a b c"), (-1.0, -2.0), "a b c"),
-        NBest({}, ("a", "a b"), (-1.0, -3.0), "a b"),
-    )
-    assert [one.errors for one in lists.lists] == [(1, 0), (1, 0)]
+    first = NBest({}, ("a b d", "a b c"), (-1.0, -2.0), "a b c")
+    second = NBest({}, ("a", "a b"), (-1.0, -3.0), "a b")
+    lists = Lists.of([first, second], [0.0, 5.0, 3.0, 2.0])
+    assert lists.errors_UH.tolist() == [[1, 0], [1, 0]]
     chosen_U = lists.chosen(1.0, 0.0)
     assert chosen_U.tolist() == [1, 0]
     rates = rates_of(lists, chosen_U)
@@ -115,6 +75,20 @@ def test_rates_by_hand():
     )
     assert lists.chosen(1.0, 4.0).tolist() == [1, 1]  # a word more is worth 4
     assert lists.chosen(0.0, 0.0).tolist() == [0, 0]
+
+
+def test_lists_of_several_lengths():
+    """A hypothesis that is not there is never chosen and has no errors; of equal ones the first
+    wins. Spreads are those inside the lists."""
+    lists = [
+        NBest({}, ("a", "b b", "c"), (-9.0, -7.0, -7.0), "b"),
+        NBest({}, ("d",), (-99.0,), "e f g"),
+    ]
+    found = Lists.of(lists, [0.0, 1.0, 1.0, -50.0])
+    assert found.chosen(1.0, 0.0).tolist() == found.chosen(1e9, 0.0).tolist() == [1, 0]
+    assert found.errors(np.array([1, 0])).tolist() == [1, 3]
+    assert rates_of(found, np.array([1, 0]))["oracle"].percent == 100
+    assert found.spread(found.first_UH) == pytest.approx(np.std([-9, -7, -7]) / 2)
 
 
 def planted(seed: int, count: int = 300) -> Lists:
@@ -127,7 +101,7 @@ def planted(seed: int, count: int = 300) -> Lists:
         texts = tuple("right" if k == best else f"wrong{k}" for k in range(5))
         lists.append(NBest({}, texts, tuple(first), "right"))
         scores += model.tolist()
-    return lists_of(scores, *lists)
+    return Lists.of(lists, scores)
 
 
 def test_tuning_finds_a_planted_weight():
@@ -142,13 +116,18 @@ def test_tuning_finds_a_planted_weight():
         assert rate.low <= rate.percent <= rate.high
 
 
-def test_layouts_of_lists():
+@pytest.mark.parametrize(
+    ("row", "scores"),
+    [
+        ({"hypotheses": ["a", "b"], "scores": [-1, -2], "reference": "a"}, (-1, -2)),
+        ({"nbest": [{"text": "a", "score": -1}, {"text": "b", "score": -2}], "ref": "a"}, (-1, -2)),
+        ({"input": ["a", "b"], "output": "a"}, (0, 0)),
+        ({"nbest": [{"text": "a"}, {"text": "b"}], "ref": "a"}, (0, 0)),
+    ],
+)
+def test_layouts_of_lists(row: dict[str, Any], scores: tuple[float, ...]):
     """What common tools write."""
-    plain = nbest_of({"hypotheses": ["a", "b"], "scores": [-1, -2], "reference": "a"}, "")
-    objects = [{"text": "a", "score": -1}, {"text": "b", "score": -2}]
-    assert nbest_of({"nbest": objects, "ref": "a"}, "").first_pass == plain.first_pass
-    bare = nbest_of({"input": ["a", "b"], "output": "a"}, "")
-    assert (bare.texts, bare.reference, bare.first_pass) == (("a", "b"), "a", (0.0, 0.0))
+    assert nbest_of(row, "") == NBest(row, ("a", "b"), scores, "a")
 
 
 def test_rerank(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -177,24 +156,18 @@ def test_rerank(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     )
 
 
-MISTAKES = [
-    ([], "weight"),
-    (["--weight", "1", "--tune-file", "x.jsonl"], "leave them out"),
-    (["--tune-file", "FILE"], "have no reference"),
-]
-
-
-@pytest.mark.parametrize(("flags", "says"), MISTAKES)
-def test_mistakes(models_root: Path, tmp_path: Path, capsys, flags: list[str], says: str):
-    file = tmp_path / "lists.jsonl"
-    file.write_text('{"hypotheses": ["a", "b"]}\n')
-    words = ["rerank", str(models_root / "bert"), str(file)]
-    flags = [str(file) if flag == "FILE" else flag for flag in flags]
-    assert says in mistake(capsys, *words, *flags)
-
-
-def test_detect_refuses_a_table(models_root: Path, tmp_path: Path, capsys):
-    file = tmp_path / "texts.csv"
-    file.write_text("text\nthe chef\n")
-    model = str(models_root / "run" / "discriminator")
-    assert "is a table" in mistake(capsys, "detect", model, "--file", str(file))
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("rerank MODEL LISTS", "weight"),
+        ("rerank MODEL LISTS --weight 1 --tune-file x.jsonl", "leave them out"),
+        ("rerank MODEL LISTS --tune-file LISTS", "have no reference"),
+        ("detect MODEL --file TABLE", "is a table"),
+    ],
+)
+def test_mistakes(models_root: Path, tmp_path: Path, capsys, words: str, says: str):
+    given = {"LISTS": tmp_path / "lists.jsonl", "TABLE": tmp_path / "texts.csv"}
+    given["LISTS"].write_text('{"hypotheses": ["a", "b"]}\n')
+    given["TABLE"].write_text("text\nthe chef\n")
+    given["MODEL"] = models_root / "run" / "discriminator"
+    assert says in mistake(capsys, *(str(given.get(word, word)) for word in words.split()))

@@ -12,7 +12,6 @@ from electrify.studies.statistics import (
     holm,
     mean,
     mean_ranks,
-    paired,
     reached,
     spreads,
     tasks_won,
@@ -79,17 +78,6 @@ def test_holm_by_hand() -> None:
     assert holm({}) == set()
 
 
-def test_pairs_remove_what_both_share() -> None:
-    rng = np.random.default_rng(0)
-    shared = dict(enumerate(rng.normal(70, 10, 5)))
-    ours = {seed: value + 1 + rng.normal(0, 0.1) for seed, value in shared.items()}
-    found = paired(ours, shared | {9: 0.0})
-    assert found is not None
-    assert found.excludes(0)
-    assert 0.5 < found.low < 1 < found.high < 1.5
-    assert paired({1: 2.0}, {2: 3.0}) is None
-
-
 @pytest.mark.parametrize("seeds", [3, 5])
 @pytest.mark.parametrize("truth", [2e14, 7e14, 2e15])
 def test_a_planted_crossing_lies_in_its_interval(seeds: int, truth: float) -> None:
@@ -131,17 +119,11 @@ def test_where_a_score_is_reached() -> None:
     assert crossing([1e14, 1e16], [[-1.0], [0.0]]).value == math.inf
 
 
-def test_mean_ranks_by_hand() -> None:
-    scores = {
-        "cola": {"bert": 10.0, "electra": 12.0, "random": 1.0},
-        "stsb": {"bert": 60.0, "electra": 60.0, "random": 20.0},
-    }
-    assert mean_ranks(scores) == {"bert": 1.75, "electra": 1.25, "random": 3.0}
-    assert mean_ranks({}) == {}
-
-
-def test_tasks_won_by_hand() -> None:
-    ours = {"cola": {0: 10.0, 1: 10.0, 2: 9.0}, "stsb": {0: 60.0, 1: 50.0, 3: 1.0}}
-    theirs = {"cola": {0: 8.0, 1: 12.0, 2: 1.0}, "stsb": {0: 60.0, 1: 60.0, 2: 1.0}}
-    assert tasks_won(ours, theirs) == {0: 1.5, 1: 0.0}
-    assert tasks_won(theirs, ours) == {0: 0.5, 1: 2.0}
+def test_ranks_and_tasks_won_by_hand() -> None:
+    """Of three recipes on two tasks; equal scores share a rank, and are one half won."""
+    bert, electra, random = [10.0, 60.0], [12.0, 60.0], [1.0, 20.0]
+    assert mean_ranks([bert, electra, random]) == [1.75, 1.25, 3.0]
+    assert mean_ranks([bert]) == [1.0]
+    assert tasks_won(electra, bert) == 1.5
+    assert tasks_won(bert, electra) == 0.5
+    assert tasks_won(bert, random) == 2.0

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
 from electrify.errors import UserError
 from electrify.finetuning.tasks import TASKS
-from electrify.recipe import entry, load, override
-from electrify.studies.budgets import UNTRAINED, Cost, Trial, trials_of
+from electrify.recipe import load, override
+from electrify.studies.budgets import UNTRAINED
 from electrify.studies.measures import digest_of, measure_named, network_of
 from electrify.studies.options import CompareConfig
 from electrify.studies.score import read_score
@@ -27,7 +26,6 @@ from electrify.studies.study import (
     Study,
     entries_of,
     identity,
-    key_of,
     merged,
     plan_study,
     read_results,
@@ -80,29 +78,24 @@ def line(study: Study, k: int, **fields: Any) -> Result:
     t = study.trials[k]
     given = {"steps": t.steps, "flops": t.flops, "tokens": 10.0, "seconds": 2.0 * t.steps}
     given |= {"parameters": 1000, "scores": {"blimp": {"metric": "accuracy", "scores": [0.5]}}}
-    return Result(*key_of(t), **(given | fields))
+    return Result(*t.key, **(given | fields))
 
 
-def test_commas_stand_between_recipes_and_between_changes(small_data: Path, tmp_path: Path) -> None:
-    words = ("bert-tiny", "electra-tiny:mask_rate=.3", "tie=all", "electra-15-tiny")
-    found = entries_of(config(small_data, tmp_path, recipes=words))
-    assert [(e.name, e.changes) for e in found] == [
-        ("bert-tiny", {}),
-        ("electra-tiny:mask_rate=.3,tie=all", {"mask_rate": ".3", "tie": "all"}),
-        ("electra-15-tiny", {}),
-    ]
-
-
-def test_a_recipe_file_gives_names(small_data: Path, tmp_path: Path) -> None:
+def test_recipes_of_words_and_of_a_file(small_data: Path, tmp_path: Path) -> None:
+    """Commas stand between recipes and between changes; a file gives names."""
     path = tmp_path / "recipes.yaml"
     path.write_text("more masks:\n  recipe: electra-tiny\n  mask-rate: 0.3\n")
-    found = entries_of(config(small_data, tmp_path, recipes=(), recipe_file=str(path)))
-    assert [(e.name, e.recipe, e.changes) for e in found] == [
-        ("more masks", "electra-tiny", {"mask_rate": "0.3"})
+    words = ("bert-tiny", "electra-tiny:mask_rate=.3", "tie=all", "electra-15-tiny")
+    asked = config(small_data, tmp_path, recipes=words, recipe_file=str(path))
+    assert [(e.name, e.recipe, e.changes) for e in entries_of(asked)] == [
+        ("bert-tiny", "bert-tiny", {}),
+        ("electra-tiny:mask_rate=.3,tie=all", "electra-tiny", {"mask_rate": ".3", "tie": "all"}),
+        ("electra-15-tiny", "electra-15-tiny", {}),
+        ("more masks", "electra-tiny", {"mask_rate": "0.3"}),
     ]
     path.write_text("more masks: electra-tiny\n")
     with pytest.raises(UserError, match="more masks names no recipe"):
-        entries_of(config(small_data, tmp_path, recipes=(), recipe_file=str(path)))
+        entries_of(asked)
 
 
 def test_every_recipe_budget_and_seed_and_the_baselines(planned: Study) -> None:
@@ -158,32 +151,24 @@ def test_where_tasks_lie_and_which_network_is_measured(tmp_path: Path) -> None:
             network_of(by_likelihood, found)
 
 
-KEPT_BY_STUDY = {"data": "corpus", "task_data": {"stsb": "examples"}, "task_seeds": 3}
-
-
-@cache
-def trial_of(recipe: str) -> Trial:
-    (trial,) = trials_of(entry(recipe), [1e13], [0], Cost(8192), "wsd")
-    return trial
-
-
-def identity_of(recipe: str, **fields: Any) -> str:
-    return identity(recipe, override(trial_of(recipe).recipe, fields), KEPT_BY_STUDY)
-
-
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("learning_rate", 2e-3), ("correction", "gate"), ("non_finite", "skip"), ("eval_rows", 64)],
+    ("name", "value", "same"),
+    [
+        ("learning_rate", 2e-3, False),
+        ("correction", "gate", False),
+        ("non_finite", "skip", False),
+        ("eval_rows", 64, False),
+        ("threads", "2", True),
+        ("save_steps", 7, True),
+        ("per_device_train_batch_size", 4, True),
+    ],
 )
-def test_a_field_with_another_value_is_another_recipe(name: str, value: Any) -> None:
-    assert identity_of("corrective-tiny", **{name: value}) != identity_of("corrective-tiny")
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("threads", "2"), ("save_steps", 7), ("per_device_train_batch_size", 4)]
-)
-def test_how_the_work_is_done_is_not_a_part_of_it(name: str, value: Any) -> None:
-    assert identity_of("electra-tiny", **{name: value}) == identity_of("electra-tiny")
+def test_what_makes_another_recipe(name: str, value: Any, same: bool) -> None:
+    """What decides the scores, and not how the work is done."""
+    kept = {"data": "corpus", "task_data": {"stsb": "examples"}, "task_seeds": 3}
+    recipes = [override(load("corrective-tiny"), {name: x} if x else {}) for x in (None, value)]
+    one, other = (identity("corrective-tiny", recipe, kept) for recipe in recipes)
+    assert (one == other) == same
 
 
 def test_an_untrained_encoder_has_its_first_weights(small_data, planned, tmp_path, without_exports):
@@ -340,7 +325,7 @@ def test_results_alone_are_enough_to_go_on(
     elsewhere.mkdir()
     write_results(elsewhere, [line(planned, 0)])
     study = plan_study(config(small_data, tmp_path, output_dir=str(elsewhere)))
-    assert study.finished(read_results(elsewhere)) == {key_of(study.trials[0])}
+    assert study.finished(read_results(elsewhere)) == {study.trials[0].key}
 
 
 def test_a_damaged_line_can_be_removed(planned: Study, tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ import os
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice, product
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ..console import harmless
-from ..errors import UserError, need
+from ..errors import need
 from ..files import claim, json_text, read_json, text_hash, write
 from ..progress import Progress, aligned, say
 from ..text.tables import rows
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 SCORES = "blimp.json"
 PAGE = "blimp.md"
+GOOD, BAD = "sentence_good", "sentence_bad"
 # The files name thirteen terms, the paper has twelve phenomena: its table counts the two paradigms
 # of selection among argument structure.
 PHENOMENON = {"s-selection": "argument_structure"}
@@ -103,20 +105,16 @@ def read_blimp(data_dir: str | Path, *, limit: int | None = None) -> list[Paradi
 
 
 def _paradigm(path: Path, part: str, limit: int | None) -> Paradigm:
-    pairs: list[Pair] = []
-    terms: dict[str, Any] = {}
-    for where, _, row in rows(path):
-        if limit is not None and len(pairs) >= limit:
-            break
-        for key in ("sentence_good", "sentence_bad"):
-            if not isinstance(row.get(key), str) or not row[key].strip():
-                raise UserError(f"{where}: no text under {key!r}")
-        pairs.append(Pair(row["sentence_good"], row["sentence_bad"]))
-        terms = terms or row
-    need(bool(pairs), f"{path}: no pairs")
-    field = str(terms.get("field", "-"))
+    lines = list(islice(rows(path), limit))
+    need(bool(lines), f"{path}: no pairs")
+    for where, _, row in lines:
+        for key in (GOOD, BAD):
+            there = isinstance(row.get(key), str) and row[key].strip()
+            need(bool(there), f"{where}: no text under {key!r}")
+    terms = lines[0].cells
     term = str(terms.get("linguistics_term", path.stem))
-    return Paradigm(path.stem, part, field, PHENOMENON.get(term, term), tuple(pairs))
+    about = (path.stem, part, str(terms.get("field", "-")), PHENOMENON.get(term, term))
+    return Paradigm(*about, tuple(Pair(row[GOOD], row[BAD]) for _, _, row in lines))
 
 
 def evaluate(options: EvaluateConfig) -> list[Accuracy]:
@@ -129,31 +127,20 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     from .pll import load_scorer
 
     device, tokens = pick_device(options.device), options.batch_tokens
-    scorers = [
-        load_scorer(model, device=device, architecture=options.architecture)
-        for model in dict.fromkeys(options.models)
-    ]
+    names = list(dict.fromkeys(options.models))
+    how: dict[str, Any] = {"device": device, "architecture": options.architecture}
+    scorers = [load_scorer(name, **how) for name in names]
 
     def accuracies() -> list[Accuracy]:
-        widest = max(scorers, key=lambda s: s.model.config.hidden_size)
-        total = len(scorers) * sum(2 * len(p.pairs) for p in paradigms)
-        with (
-            widest.computing(options.threads, tokens=tokens),
-            Progress(total, title="blimp", unit="sentences") as bar,
-        ):
-            each = [judge(s, paradigms, batch_tokens=tokens, progress=bar) for s in scorers]
-        return [row for rows in each for row in rows]
+        widest = max(scorers, key=lambda s: s.width)
+        with widest.computing(options.threads, tokens=tokens):
+            return judge(scorers, paradigms, batch_tokens=tokens, title="blimp")
 
     if options.output_dir is None:
         return accuracies()
     out = Path(options.output_dir)
     # Relative, so that both folders can be moved together; an id of the Hub stays as it is.
-    labels = {
-        scorer.name: os.path.relpath(scorer.name, out)
-        if Path(scorer.name).is_dir()
-        else scorer.name
-        for scorer in scorers
-    }
+    labels = {name: os.path.relpath(name, out) if Path(name).is_dir() else name for name in names}
     identity = {
         "models": sorted(labels.values()),
         "pairs": text_hash(repr(paradigms))[:16],
@@ -177,18 +164,19 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
 
 
 def judge(
-    scorer: Scorer, paradigms: Sequence[Paradigm], *, batch_tokens: int, progress: Progress
+    scorers: Sequence[Scorer], paradigms: Sequence[Paradigm], *, batch_tokens: int, title: str
 ) -> list[Accuracy]:
-    """The accuracy of a model on each paradigm."""
-    found = []
-    for p in paradigms:
-        texts = [text for pair in p.pairs for text in (pair.good, pair.bad)]
-        scores = scorer.scores(texts, batch_tokens=batch_tokens, after=progress.advance)
-        both = list(zip(scores[::2], scores[1::2], strict=True))
-        ties = sum(good == bad for good, bad in both)
-        share = (sum(good > bad for good, bad in both) + ties / 2) / len(both)
-        about = (p.name, p.part, p.field, p.phenomenon)
-        found.append(Accuracy(scorer.name, *about, len(both), share, ties))
+    """The accuracy of each model on each paradigm. title: of the progress."""
+    found, total = [], len(scorers) * sum(2 * len(p.pairs) for p in paradigms)
+    with Progress(total, title=title, unit="sentences") as progress:
+        for scorer, p in product(scorers, paradigms):
+            texts = [text for pair in p.pairs for text in (pair.good, pair.bad)]
+            scores = scorer.scores(texts, batch_tokens=batch_tokens, after=progress.advance)
+            both = list(zip(scores[::2], scores[1::2], strict=True))
+            ties = sum(good == bad for good, bad in both)
+            share = (sum(good > bad for good, bad in both) + ties / 2) / len(both)
+            about = (p.name, p.part, p.field, p.phenomenon)
+            found.append(Accuracy(scorer.name, *about, len(both), share, ties))
     return found
 
 

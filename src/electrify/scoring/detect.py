@@ -14,12 +14,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-import numpy as np
-
 from ..console import harmless
 from ..errors import need
 from ..exporting.places import metadata_of
-from ..finetuning.encoding import framed, in_batches, windows_of
 from ..onnx_models import Array, OnnxModel, is_onnx, padded
 from ..onnx_models import probabilities as probabilities_of
 from ..progress import say
@@ -27,6 +24,7 @@ from ..text.report import note_on_unknown
 from ..text.tokenizer import tokenised
 from ..values import given_texts
 from .options import DetectConfig
+from .windows import Row, of_tokens, places
 
 if TYPE_CHECKING:
     from .pll import Scorer
@@ -112,8 +110,8 @@ def detect(
     a number, or auto. Raises UserError if a text has no tokens.
     """
     model = detector.name
-    how = {"max_seq_length": max_seq_length, "batch_size": batch_size, "threads": threads}
-    DetectConfig(model=model, **how)  # says what is wrong with them
+    given = {"max_seq_length": max_seq_length, "batch_size": batch_size, "threads": threads}
+    DetectConfig(model=model, **given)  # says what is wrong with them
     texts = given_texts(texts)
     positions = detector.positions
     length = max_seq_length or positions
@@ -131,11 +129,15 @@ def detect(
         say(note)
     ids = [found["input_ids"] for found in encoded]
     tokens = batch_size * length if batch_size else min(MOST_WINDOWS * length, MOST_SLOTS)
+    how: dict[str, Any] = {"length": length, "most": batch_size or MOST_WINDOWS}
+    how["slots"] = sys.maxsize if batch_size else MOST_SLOTS
+
+    def numbers(batch: list[Row]) -> Array:
+        return detector.probabilities([row.ids for row in batch])[places(batch)]
+
     few = threads == "auto" and sum(map(len, ids)) < MANY_TOKENS
     with nullcontext() if few else detector.computing(threads, tokens=tokens):
-        probabilities = read_windows(detector, ids, length, batch_size)
-    finite = all(np.isfinite(p).all() for p in probabilities)
-    need(finite, f"{model}: its probabilities are not numbers; the model is damaged or diverged")
+        probabilities = of_tokens(detector, ids, numbers, **how)
     names = detector.tokenizer.original.convert_ids_to_tokens
     return [
         joined(text, found, names(found["input_ids"]), p.tolist())
@@ -167,31 +169,6 @@ def load_detector(
     )
     need(detector.tokenizer.is_fast, f"{model}: its tokenizer knows no offsets")
     return detector
-
-
-# ------------------------------------------------------------------ windows
-
-
-def read_windows(
-    detector: Scorer | OnnxDetector, ids: list[list[int]], length: int, batch_size: int | None
-) -> list[Array]:
-    """The probability of each token of each text, from the window that surrounds it best. length:
-    tokens of a window; batch_size: windows at once, None: MOST_WINDOWS, with MOST_SLOTS at most."""
-    windows = [
-        (i, *window)
-        for i, of_text in enumerate(ids)
-        for window in windows_of(len(of_text), size=length - 2)
-    ]
-    probabilities = [np.zeros(len(of_text), np.float32) for of_text in ids]
-    most = {"most": MOST_WINDOWS, "slots": MOST_SLOTS}
-    if batch_size:
-        most = {"most": batch_size, "slots": sys.maxsize}
-    for batch in in_batches(windows, lambda w: w[2] - w[1] + 2, **most):
-        rows = [framed(detector.tokenizer, ids[i][start:stop]) for i, start, stop, *_ in batch]
-        p_BL = detector.probabilities(rows)
-        for (i, start, _, first, last), p_L in zip(batch, p_BL, strict=True):
-            probabilities[i][first:last] = p_L[1 + first - start : 1 + last - start]
-    return probabilities
 
 
 def joined(text: str, found: Any, names: list[str], probabilities: list[float]) -> Detection:

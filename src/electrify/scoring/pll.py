@@ -9,18 +9,17 @@ head:
 - `rtd`: log P(original), the replaced-token head's, in one pass (2003.10555)
 - `electric`: minus the energy, in one pass (2012.08561 section 3)
 
-A text that is longer than the model's positions is read in windows that overlap by a quarter; a
-token is scored in the window that shows the most of both its sides.
+A text that is longer than the model's positions is read in windows (windows.py).
 
 Shape suffixes: B rows of a batch, L tokens, N scored tokens of a batch, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -38,24 +37,13 @@ from ..exporting.loading import (
     positions_of,
 )
 from ..exporting.places import metadata_of
-from ..finetuning.encoding import framed, in_batches, windows_of
 from ..onnx_models import Array, padded
 from ..tables import class_at
 from ..text.tokenizer import tokenised
 from ..train.machine import choose, computing_with
+from .windows import After, Row, of_tokens, places
 
 Kind = Literal["mlm", "rtd", "electric"]
-
-
-class Row(NamedTuple):
-    """What goes through the model once."""
-
-    ids: list[int]
-    """A window with its special tokens."""
-    at: range
-    """Positions in `ids` that are scored."""
-    out: range
-    """The numbers of these tokens, counted over all texts."""
 
 
 @dataclass(frozen=True)
@@ -82,17 +70,14 @@ class Scorer:
         """The most tokens of a sequence that the model was made for."""
         return made_for(self.model)
 
-    def scores(
-        self,
-        texts: Sequence[str],
-        *,
-        batch_tokens: int = 8192,
-        after: Callable[[float], None] = lambda n: None,
-    ) -> list[float]:
+    @property
+    def width(self) -> int:
+        return self.model.config.hidden_size
+
+    def scores(self, texts: Sequence[str], **how: Any) -> list[float]:
         """One number per text, in nats: the sum of its tokens' scores. A higher one means a better
-        fit. See `token_scores`."""
-        found = self.token_scores(texts, batch_tokens=batch_tokens, after=after)
-        return [float(scores_T.sum()) for _, scores_T in found]
+        fit. how: see `token_scores`."""
+        return [float(scores_T.sum()) for _, scores_T in self.token_scores(texts, **how)]
 
     def token_scores(
         self,
@@ -100,7 +85,7 @@ class Scorer:
         *,
         max_seq_length: int | None = None,
         batch_tokens: int = 8192,
-        after: Callable[[float], None] = lambda n: None,
+        after: After = lambda n: None,
     ) -> list[tuple[list[int], Tensor]]:
         """The ids of each text's T tokens, without special ones, and their scores [T] in float64.
 
@@ -109,39 +94,16 @@ class Scorer:
             max_seq_length: Tokens of a window, special ones included [default: the model's
                 maximum].
             batch_tokens: Slots of a forward pass.
-            after: Called with how many more texts, or parts of texts, are done.
+            after: See `windows.After`.
 
         Raises:
             UserError: If scores are not finite numbers.
         """
-        longest = min(max_seq_length or self.longest, self.longest)
         ids = [tokenised(self.tokenizer, text)["input_ids"] for text in texts]
-        rows = list(self._rows(ids, longest - 2))
-        scores = torch.zeros(sum(map(len, ids)), dtype=torch.float64)
-        for batch in in_batches(rows, lambda row: len(row.ids), slots=batch_tokens):
-            places_N = torch.tensor([place for row in batch for place in row.out])
-            scores[places_N] = self._score(batch).double().cpu()
-            after(len(texts) * len(batch) / len(rows))
-        by_text = list(zip(ids, scores.split(list(map(len, ids))), strict=True))
-        odd = sum(not bool(scores_T.isfinite().all()) for _, scores_T in by_text)
-        need(
-            not odd,
-            f"{self.name}: its scores of {odd:,} of {len(texts):,} sentences are not finite "
-            "numbers; the model is damaged or diverged",
-        )
-        return by_text
-
-    def _rows(self, texts: Iterable[list[int]], size: int) -> Iterator[Row]:
-        """size: tokens of a window without the special ones."""
-        number = 0
-        for ids in texts:
-            for start, stop, first, last in windows_of(len(ids), size=size):
-                window = framed(self.tokenizer, ids[start:stop])
-                step = 1 if self.kind == "mlm" else max(1, last - first)
-                for a in range(first, last, step):
-                    at = range(1 + a - start, 1 + a + step - start)
-                    yield Row(window, at, range(number + a, number + a + step))
-            number += len(ids)
+        how: dict[str, Any] = {"singly": self.kind == "mlm", "slots": batch_tokens, "after": after}
+        longest = min(max_seq_length or self.longest, self.longest)
+        found = of_tokens(self, ids, self._score, length=longest, **how)
+        return list(zip(ids, map(torch.from_numpy, found), strict=True))
 
     def _padded(self, rows: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
         """Ids and where they are real, [B, L]."""
@@ -163,26 +125,26 @@ class Scorer:
     @contextmanager
     def computing(self, threads: str, *, tokens: int) -> Iterator[None]:
         """A context with the threads of the option --threads. tokens: of a forward pass."""
-        width = self.model.config.hidden_size
-        chosen = choose(threads, device=self.device, width=width, tokens=tokens, bf16=False)
-        with computing_with(chosen):
+        how = {"device": self.device, "width": self.width, "tokens": tokens, "bf16": False}
+        with computing_with(choose(threads, **how)):
             yield
 
     @torch.inference_mode()
-    def _score(self, batch: list[Row]) -> Tensor:
+    def _score(self, batch: list[Row]) -> Array:
         """The scores of the tokens that the rows are for, [N]."""
         rows = [row.ids for row in batch]
-        row_N = torch.tensor([b for b, row in enumerate(batch) for _ in row.at], device=self.device)
-        at_N = torch.tensor([place for row in batch for place in row.at], device=self.device)
+        row_N, at_N = torch.tensor(places(batch), device=self.device)
         if self.architecture is not None:
             logits_N = self.binary_logits(rows)[row_N, at_N]
-            return -logits_N if self.kind == "electric" else F.logsigmoid(-logits_N)
-        ids_BL, real_BL = self._padded(rows)
-        mask = torch.tensor(self.tokenizer.mask_token_id, device=self.device)
-        inputs = {"input_ids": ids_BL.index_put((row_N, at_N), mask)}
-        inputs["attention_mask"] = real_BL
-        logits_NV = logits_at(self.model, at_N, short=self.short, **inputs).float()
-        return -F.cross_entropy(logits_NV, ids_BL[row_N, at_N], reduction="none")
+            scores_N = -logits_N if self.kind == "electric" else F.logsigmoid(-logits_N)
+        else:
+            ids_BL, real_BL = self._padded(rows)
+            mask = torch.tensor(self.tokenizer.mask_token_id, device=self.device)
+            inputs = {"input_ids": ids_BL.index_put((row_N, at_N), mask)}
+            inputs["attention_mask"] = real_BL
+            logits_NV = logits_at(self.model, at_N, short=self.short, **inputs).float()
+            scores_N = -F.cross_entropy(logits_NV, ids_BL[row_N, at_N], reduction="none")
+        return scores_N.double().cpu().numpy()
 
 
 def logits_at(model: Any, at_B: Tensor, *, short: bool, **inputs: Tensor) -> Tensor:
@@ -257,11 +219,10 @@ def load_scorer(
     kind: Kind = "mlm"
     network: Any = transformers.AutoModelForMaskedLM
     reader = known.for_folder(config) if known else None
-    binary = reader.classes["binary"] if reader else ""
-    asked = binary in named or (detects and not named)
-    if reader is not None and asked and reader.has_head(config, "binary"):
+    asked = reader and (reader.classes["binary"] in named or (detects and not named))
+    if reader and asked and reader.has_head(config, "binary"):
         kind = "electric" if logits == "energy" else "rtd"
-        network = reader.network_class(binary)
+        network = reader.network_class(reader.classes["binary"])
     else:
         if reader is not None and reader.classes["token"] in named:
             # Ours if the folder says that it has what the library would leave out.

@@ -5,7 +5,7 @@ A hypothesis gets score + weight * (score of the model) + length_bonus * (number
 highest wins. Weight and bonus are those with the lowest word error rate on another file of lists
 with references.
 
-Shape suffixes: H hypotheses of all lists, U lists, R resamples.
+Shape suffixes: U lists, H hypotheses of a list, R resamples.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import product
+from itertools import product, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ import numpy as np
 from ..errors import UserError, must_have, need
 from ..files import written
 from ..finetuning.new_texts import must_be_ready
+from ..onnx_models import Array
 from ..progress import Progress, aligned
 from ..text.tables import rows
 from .options import RerankConfig
@@ -29,7 +30,6 @@ from .options import RerankConfig
 if TYPE_CHECKING:
     from .pll import Scorer
 
-Array = np.ndarray[Any, Any]
 HYPOTHESES = ("hypotheses", "nbest", "input")
 SCORES = ("scores", "score", "first_pass_scores")
 REFERENCES = ("reference", "ref", "output", "text")
@@ -40,21 +40,19 @@ model, each inside a list."""
 BONUSES = tuple(np.linspace(-2.0, 2.0, 17).tolist())
 """The same for the bonus of a word."""
 RESAMPLES = 1000
+MANY = 1 << 30
+"""More word edits than a hypothesis has."""
 
 
 @dataclass(frozen=True)
 class NBest:
-    """The hypotheses for one utterance, and how well each fits.
-
-    reference: what was said, None if that is not known. errors: word edits (substitutions,
-    insertions and deletions) between it and each hypothesis.
-    """
+    """The hypotheses for one utterance, and how well each fits. reference: what was said, None if
+    that is not known."""
 
     row: Mapping[str, Any] = field(repr=False)
     texts: tuple[str, ...]
     first_pass: tuple[float, ...]
     reference: str | None = None
-    errors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,16 +94,18 @@ class Reranked:
 
 def read_lists(path: str, *, referenced: bool = False) -> list[NBest]:
     """The lists of a file of JSON lines. referenced: each needs a reference. Raises UserError that
-    names file and line."""
+    names file and line, and without jiwer if there are references."""
     found = [nbest_of(row.cells, row.where) for row in rows(path)]
     need(bool(found), f"{path}: no n-best lists")
-    known = sum(one.reference is not None for one in found)
+    lacking = sum(one.reference is None for one in found)
     need(
-        known == len(found) or (known == 0 and not referenced),
-        f"{path}: {len(found) - known:,} of {len(found):,} lists have no reference",
+        not lacking or (lacking == len(found) and not referenced),
+        f"{path}: {lacking:,} of {len(found):,} lists have no reference",
         f"give it as {REFERENCES[0]!r}",
     )
-    return with_errors(found) if known else found
+    if not lacking:
+        must_have("a word error rate", "rerank", "jiwer")
+    return found
 
 
 def nbest_of(row: Mapping[str, Any], where: str) -> NBest:
@@ -117,11 +117,9 @@ def nbest_of(row: Mapping[str, Any], where: str) -> NBest:
     objects = all(isinstance(one, dict) for one in given)
     texts = [first(one, TEXTS) for one in given] if objects else given
     scores = [first(one, SCORES) for one in given] if objects else first(row, SCORES)
-    if objects and all(score is None for score in scores):
-        scores = None
     if not all(isinstance(text, str) for text in texts):
         raise UserError(f"{where}: a hypothesis must be a text, or an object with {TEXTS[0]!r}")
-    if scores is None:
+    if scores is None or (objects and all(score is None for score in scores)):
         scores = [0.0] * len(texts)
     right = isinstance(scores, list) and len(scores) == len(texts)
     if not right or not all(isinstance(s, int | float) and np.isfinite(s) for s in scores):
@@ -137,40 +135,36 @@ def first(row: Mapping[str, Any], names: Sequence[str]) -> Any:
     return next((row[name] for name in names if name in row), None)
 
 
-def with_errors(lists: Sequence[NBest]) -> list[NBest]:
-    """The lists with the word edits of each hypothesis, as jiwer counts them. Raises UserError
-    without jiwer."""
-    must_have("a word error rate", "rerank", "jiwer")
-    import jiwer
-
-    found = []
-    for one in lists:
-        reference = [str(one.reference)] * len(one.texts)
-        aligned_words = jiwer.process_words(reference, list(one.texts)).alignments
-        errors = tuple(
-            sum(
-                max(c.ref_end_idx - c.ref_start_idx, c.hyp_end_idx - c.hyp_start_idx)
-                for c in chunks
-                if c.type != "equal"
-            )
-            for chunks in aligned_words
-        )
-        found.append(NBest(one.row, one.texts, one.first_pass, one.reference, errors))
-    return found
-
-
 # ------------------------------------------------------------------ choosing
 
 
 @dataclass(frozen=True)
 class Lists:
-    """The hypotheses of all lists in one array after the other."""
+    """The hypotheses of all lists, each a row that is filled up to the longest one.
 
-    lists: Sequence[NBest]
-    first_H: Array
-    model_H: Array
-    words_H: Array
-    starts_U: Array
+    first_UH: scores of the first pass, -inf where a list has no hypothesis more. errors_UH: word
+    edits (substitutions, insertions and deletions) between the reference and each hypothesis.
+    """
+
+    first_UH: Array
+    model_UH: Array
+    words_UH: Array
+    errors_UH: Array
+    words_U: Array
+    """Of the references."""
+
+    @classmethod
+    def of(cls, lists: Sequence[NBest], scores: Sequence[float]) -> Lists:
+        """scores: of the model, for the hypotheses of one list after the other."""
+        ends = np.cumsum([len(one.texts) for one in lists])
+        known = lists[0].reference is not None
+        return cls(
+            filled([one.first_pass for one in lists], -np.inf),
+            filled(np.split(np.array(scores), ends[:-1]), 0.0),
+            filled([[len(text.split()) for text in one.texts] for one in lists], 0),
+            filled([word_edits(one) for one in lists if known], MANY),
+            np.array([len((one.reference or "").split()) for one in lists]),
+        )
 
     @classmethod
     def scored(cls, lists: Sequence[NBest], scorer: Scorer, *, batch_tokens: int) -> Lists:
@@ -178,52 +172,47 @@ class Lists:
         texts = [text for one in lists for text in one.texts]
         with Progress(len(texts), title="rerank", unit="hypotheses") as progress:
             scores = scorer.scores(texts, batch_tokens=batch_tokens, after=progress.advance)
-        return cls(
-            lists,
-            np.array([score for one in lists for score in one.first_pass]),
-            np.array(scores),
-            np.array([len(text.split()) for text in texts]),
-            np.cumsum([0, *(len(one.texts) for one in lists)])[:-1],
-        )
+        return cls.of(lists, scores)
 
     def chosen(self, weight: float, length_bonus: float) -> Array:
         """The number of the best hypothesis in each list, [U]: of equal ones the first."""
-        total_H = self.first_H + weight * self.model_H + length_bonus * self.words_H
-        best_U = np.maximum.reduceat(total_H, self.starts_U)
-        sizes_U = np.diff([*self.starts_U, len(total_H)])
-        at_H = np.where(
-            total_H == np.repeat(best_U, sizes_U), np.arange(len(total_H)), len(total_H)
-        )
-        return np.minimum.reduceat(at_H, self.starts_U) - self.starts_U
+        total_UH = self.first_UH + weight * self.model_UH + length_bonus * self.words_UH
+        return total_UH.argmax(axis=1)
 
     def errors(self, chosen_U: Array) -> Array:
         """The word edits of the chosen hypotheses, [U]."""
-        pairs = zip(self.lists, chosen_U.tolist(), strict=True)
-        return np.array([one.errors[number] for one, number in pairs])
+        return self.errors_UH[np.arange(len(chosen_U)), chosen_U]
 
-    @property
-    def words_U(self) -> Array:
-        """The words of the references."""
-        return np.array([len(str(one.reference).split()) for one in self.lists])
-
-    def spread(self, scores_H: Array) -> float:
+    def spread(self, scores_UH: Array) -> float:
         """The mean standard deviation inside a list."""
-        parts = np.split(scores_H, self.starts_U[1:])
-        return float(np.mean([part.std() for part in parts]))
+        there_UH = np.isfinite(self.first_UH)
+        pairs = zip(scores_UH, there_UH, strict=True)
+        return float(np.mean([scores_H[there_H].std() for scores_H, there_H in pairs]))
+
+
+def filled(rows: Sequence[Sequence[float] | Array], value: float) -> Array:
+    """Rows of several lengths as an array, filled up with `value`."""
+    return np.array(list(zip_longest(*rows, fillvalue=value))).T
+
+
+def word_edits(one: NBest) -> list[int]:
+    """Of each hypothesis, as jiwer counts them."""
+    import jiwer
+
+    counts = (jiwer.process_words(str(one.reference), text) for text in one.texts)
+    return [c.substitutions + c.insertions + c.deletions for c in counts]
 
 
 def tuned(lists: Lists) -> tuple[float, float]:
     """The weight and the bonus with the fewest word edits: the smallest of equally good ones."""
-    errors_H = np.concatenate([one.errors for one in lists.lists])
-    first = lists.spread(lists.first_H) or 1.0  # without scores of a first pass, any unit will do
-    per_score, per_word = (first / (lists.spread(x) or 1.0) for x in (lists.model_H, lists.words_H))
+    # Without scores of a first pass, any unit will do.
+    first = lists.spread(lists.first_UH) or 1.0
+    per_score, per_word = (
+        first / (lists.spread(x) or 1.0) for x in (lists.model_UH, lists.words_UH)
+    )
     grid = [(w * per_score, b * per_word) for w, b in product(WEIGHTS, BONUSES)]
     grid.sort(key=lambda point: (abs(point[1]), point[0]))
-
-    def edits(point: tuple[float, float]) -> int:
-        return int(errors_H[lists.starts_U + lists.chosen(*point)].sum())
-
-    return min(grid, key=edits)
+    return min(grid, key=lambda point: int(lists.errors(lists.chosen(*point)).sum()))
 
 
 def rates_of(lists: Lists, chosen_U: Array) -> dict[str, Rate]:
@@ -231,10 +220,9 @@ def rates_of(lists: Lists, chosen_U: Array) -> dict[str, Rate]:
     so the change is paired)."""
     words_U = lists.words_U
     need(bool(words_U.sum()), "the references hold no words")
-    before_U = lists.errors(np.zeros_like(chosen_U))
-    after_U = lists.errors(chosen_U)
-    oracle_U = np.array([min(one.errors) for one in lists.lists])
-    edits = {"before": before_U, "after": after_U, "oracle": oracle_U, "change": after_U - before_U}
+    before_U, after_U = lists.errors_UH[:, 0], lists.errors(chosen_U)
+    edits = {"before": before_U, "after": after_U, "oracle": lists.errors_UH.min(axis=1)}
+    edits["change"] = after_U - before_U
     draws_RU = np.random.default_rng(0).multinomial(
         len(words_U), np.full(len(words_U), 1 / len(words_U)), size=RESAMPLES
     )

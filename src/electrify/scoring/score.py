@@ -5,16 +5,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
-from ..finetuning.new_texts import (
-    Files,
-    done,
-    must_be_ready,
-    rounded,
-    write_results,
-)
+from ..finetuning.new_texts import Files, done, must_be_ready, rounded, write_results
 from ..train.machine import pick_device
 from ..values import given_texts
 from .options import ScoreConfig
@@ -37,25 +30,19 @@ class TextScore:
 class TextScorer:
     """Examples -> the columns that `score` adds."""
 
-    scorer: Scorer
+    reader: Scorer
     options: ScoreConfig
     texts: int = 0
     bf16 = False
 
     @property
-    def reader(self) -> Any:
-        """What the checks of texts need to know."""
-        width = self.scorer.model.config.hidden_size
-        return SimpleNamespace(tokenizer=self.scorer.tokenizer, name=self.scorer.name, width=width)
-
-    @property
     def device(self) -> Any:
-        return next(self.scorer.model.parameters()).device
+        return self.reader.device
 
     def __call__(self, examples: list[Any], after: Any) -> list[dict[str, Any]]:
         self.texts += len(examples)
         found = score(
-            self.scorer,
+            self.reader,
             [example.text for example in examples],
             max_seq_length=self.options.max_seq_length,
             batch_tokens=self.options.batch_tokens,

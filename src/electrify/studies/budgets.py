@@ -37,6 +37,7 @@ UNTRAINED = {"untrained": "random", "untrained + words": "cooccurrence"}
 RANDOM = next(iter(UNTRAINED))
 NO_ENCODER = "no encoder"
 BASELINES = (*UNTRAINED, NO_ENCODER)
+Key = tuple[str, float, int, str]
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,11 @@ class Trial:
     """A hash of everything that decides its scores (study.py)."""
 
     @property
+    def key(self) -> Key:
+        """That of its line in results.jsonl."""
+        return self.entry, self.budget, self.seed, self.identity
+
+    @property
     def steps(self) -> int:
         return self.recipe.train.max_steps
 
@@ -70,6 +76,10 @@ class Trial:
     def own_share(self) -> float:
         """These as a share of all its updates."""
         return self.own_steps / (self.steps + self.recipe.train.generator_steps)
+
+    @property
+    def own_flops(self) -> float:
+        return self.flops * self.own_share
 
 
 # ------------------------------------------------------------------ costs

@@ -25,7 +25,6 @@ from ..files import text_hash
 from ..finetuning.known import folder_of, read_task
 from ..finetuning.options import FinetuneConfig, FinetuneSettings
 from ..finetuning.tasks import TaskData, tasks_named
-from ..progress import Progress
 from ..recipe import Recipe
 from ..tables import DISCRIMINATOR, beside
 from .options import CompareConfig
@@ -193,7 +192,5 @@ def _accuracy(paradigms: Sequence[Paradigm], model: Path, device: str) -> float:
     from ..train.machine import pick_device
 
     scorer = load_scorer(str(model), device=pick_device(device))
-    total = sum(2 * len(p.pairs) for p in paradigms)
-    with Progress(total, title=model.name, unit="sentences") as progress:
-        rows = judge(scorer, paradigms, batch_tokens=BATCH_TOKENS, progress=progress)
+    rows = judge([scorer], paradigms, batch_tokens=BATCH_TOKENS, title=model.name)
     return statistics.fmean(row.accuracy for row in rows)

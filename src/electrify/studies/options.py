@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Le, Lt
 
-from ..errors import UserError
+from ..errors import need
 from ..files import json_text
 from ..progress import say, show
 from ..values import Count, Options, Positional, Positive
@@ -85,14 +85,12 @@ class CompareConfig(Options):
     """Write JSON."""
 
     def check(self) -> None:
-        if not self.recipes and self.recipe_file is None:
-            raise UserError("recipes are missing: name them, or give recipe_file")
-        if not self.budgets:
-            raise UserError("budgets are missing")
+        named = bool(self.recipes or self.recipe_file)
+        need(named, "recipes are missing: name them, or give recipe_file")
+        need(bool(self.budgets), "budgets are missing")
         for name in ("budgets", "tasks"):
             values = getattr(self, name)
-            if len(set(values)) < len(values):
-                raise UserError(f"{name} names one thing twice")
+            need(len(set(values)) == len(values), f"{name} names one thing twice")
 
     def __call__(self) -> int:
         from .report import in_json, text

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..finetuning.report import named, picture
 from .budgets import BASELINES
+from .options import UNITS
 from .report import MEANS, WON, Row, Table
 
 # Okabe and Ito's colours, which colour-blind people tell apart; the markers tell them apart, too.
@@ -26,12 +27,8 @@ RECIPE = 0.3
 LETTER = 0.09
 """Inches that a letter of the legend takes."""
 MOST_TICKS = 6
-LABELS = {
-    "flops": "FLOPs of pre-training",
-    "tokens": "tokens of pre-training",
-    "seconds": "seconds of pre-training",
-    "epochs": "epochs of pre-training",
-}
+LABELS: dict[str, str] = {name: f"{unit} of pre-training" for name, unit in UNITS.items()}
+LABELS["seconds"] = "seconds of pre-training"
 
 
 def drawn(table: Table, *, against: str) -> bytes | None:
@@ -51,7 +48,7 @@ def fill(figure: Any, table: Table, against: str) -> None:
     figure.set_size_inches(PANEL[0] * columns, height * lines + 0.6)
     axes = figure.subplots(lines, columns, squeeze=False, sharey=single)
     for axis, panel in zip(axes.flat, panels, strict=False):
-        (_bars if single else _curves)(axis, table, panel, against)
+        _draw(axis, table, panel, against)
         _frame(axis, table, panel, axis.axvline if single else axis.axhline)
     for axis in list(axes.flat)[len(panels) :]:
         axis.set_visible(False)
@@ -93,45 +90,39 @@ def _look(k: int) -> dict[str, str]:
     }
 
 
-def _bars(axis: Any, table: Table, panel: str, _: str) -> None:
-    """A line of the panel for each recipe: its interval, its mean, its seeds a little below."""
-    scale = 1 if panel == WON else 100
-    for k, recipe in enumerate(table.recipes):
-        look = _look(k)
-        if row := table.row(recipe, table.budgets[0], panel):
-            if math.isfinite(row.mean.low):
-                ends = [scale * row.mean.low, scale * row.mean.high]
-                axis.plot(ends, [k, k], "-", color=look["color"], linewidth=3, alpha=0.4)
-            axis.plot([scale * row.mean.value], [k], **look)
-            seeds = [scale * value for value in row.by_seed.values()]
-            axis.plot(seeds, [k + 0.25] * len(seeds), ".", color=look["color"], markersize=3)
-
-
-def _curves(axis: Any, table: Table, panel: str, against: str) -> None:
-    """A line for each recipe: means, bands and dots."""
-    scale = 1 if panel == WON else 100
+def _draw(axis: Any, table: Table, panel: str, against: str) -> None:
+    """Of each recipe the means, their intervals and every seed: over the cost, or, of a single
+    budget, on a line of its own with the seeds a little below."""
+    single, scale = len(table.budgets) == 1, 1 if panel == WON else 100
     for k, recipe in enumerate(table.recipes):
         look, name = _look(k), named(table.shown[recipe])
         rows = [row for b in table.budgets if (row := table.row(recipe, b, panel)) is not None]
-        x = [_cost(table, row, against) for row in rows]
-        axis.plot(x, [scale * row.mean.value for row in rows], label=name, **look)
-        # Intervals as a band between those neighbours that have one; a single seed has none.
+        at = [k if single else _cost(table, row, against) for row in rows]
+        means = [scale * row.mean.value for row in rows]
+        # A single seed has no interval.
         ends = np.array([(row.mean.low, row.mean.high) for row in rows]).reshape(-1, 2).T
         low, high = scale * np.where(np.isfinite(ends), ends, math.nan)
-        known = np.isfinite(low)
-        axis.fill_between(x, low, high, where=known, color=look["color"], alpha=0.15, lw=0)
-        for at, row in zip(x, rows, strict=True):
+        if single:
+            axis.plot([low, high], [at, at], "-", color=look["color"], linewidth=3, alpha=0.4)
+            axis.plot(means, at, **look)
+        else:
+            axis.plot(at, means, label=name, **look)
+            known = np.isfinite(low)  # a band between those neighbours that have one
+            axis.fill_between(at, low, high, where=known, color=look["color"], alpha=0.15, lw=0)
+        for x, row in zip(at, rows, strict=True):
             seeds = [scale * value for value in row.by_seed.values()]
-            axis.plot([at] * len(seeds), seeds, ".", color=look["color"], ms=3, alpha=0.6)
-    axis.set_xlabel(LABELS[against])
-    _scale(axis, table.budgets if against == table.equal else ())
+            dots = (seeds, [x + 0.25] * len(seeds)) if single else ([x] * len(seeds), seeds)
+            axis.plot(*dots, ".", color=look["color"], ms=3, alpha=None if single else 0.6)
+    if not single:
+        axis.set_xlabel(LABELS[against])
+        _scale(axis, table.budgets if against == table.equal else ())
 
 
 def _cost(table: Table, row: Row, against: str) -> float:
     """Where a row lies; not a number where no encoder's cost is known."""
     if against == table.equal:
         return row.budget
-    return table.costs.get((row.recipe, row.budget), {}).get(against) or math.nan
+    return table.cost(row.recipe, row.budget, against) or math.nan
 
 
 def _scale(axis: Any, budgets: Sequence[float]) -> None:

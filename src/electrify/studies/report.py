@@ -1,8 +1,8 @@
 """The report of a study: means over seeds with intervals, differences to the first recipe, ranks,
 crossings; as report.md, report.csv, report.json and report.png.
 
-The score that decides is named in study.yaml before the first run: the declared one
-(statistics.py), or the mean rank over the tasks.
+The score that decides is named in study.yaml before the first run: the declared one (score.py), or
+the mean rank over the tasks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import io
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 
@@ -32,7 +33,6 @@ from .statistics import (
     holm,
     mean,
     mean_ranks,
-    paired,
     reached,
     spreads,
     tasks_won,
@@ -43,6 +43,8 @@ WON = "tasks won"
 DECLARED, PLAIN = "declared score", "mean of the tasks"
 MEANS = (DECLARED, PLAIN)
 HELD_OUT = "held-out text"
+PLACES = {DECLARED: 0, PLAIN: 0, MEAN_RANK: 2, WON: 2, HELD_OUT: 3}
+"""In the order of the rows; the tasks have 1."""
 LONGEST = 40
 """Characters of a name in tables and plots."""
 COLUMNS = ("recipe", "budget", "task", "metric", "seeds", "mean", "low", "high")
@@ -148,8 +150,7 @@ class Table:
     budgets: list[float]
     tasks: list[str]
     rows: list[Row]
-    curves: list[Curve]
-    costs: dict[tuple[str, float], dict[str, float | None]]
+    costs: dict[tuple[str, float], dict[str, float]]
     """Recipe and budget -> medians of FLOPs, tokens and seconds of pre-training."""
     failed: list[str]
     equal: Equal = "flops"
@@ -157,14 +158,25 @@ class Table:
     score: Score | None = None
     """What decides; None: the mean rank."""
 
-    @property
+    @cached_property
     def shown(self) -> dict[str, str]:
         """A name for each recipe that fits into a table and a legend."""
         return short_names(self.recipes)
 
+    @cached_property
+    def curves(self) -> list[Curve]:
+        return list(_curves(self))
+
+    @cached_property
+    def _rows(self) -> dict[tuple[str, float, str], Row]:
+        return {(r.recipe, r.budget, r.task): r for r in self.rows}
+
     def row(self, recipe: str, budget: float, task: str) -> Row | None:
-        wanted = (recipe, budget, task)
-        return next((r for r in self.rows if (r.recipe, r.budget, r.task) == wanted), None)
+        return self._rows.get((recipe, budget, task))
+
+    def cost(self, recipe: str, budget: float, name: str) -> float:
+        """A median of `costs`; 0 if no encoder was trained."""
+        return self.costs.get((recipe, budget), {}).get(name, 0.0)
 
     def metric(self, task: str) -> str:
         return next(row.metric for row in self.rows if row.task == task)
@@ -198,12 +210,11 @@ def table_of(
     is the one to which others are compared. score: the one that decides; None: the mean rank."""
     trained = [r for r in results if r.entry not in BASELINES]
     budgets = sorted({r.budget for r in trained})
-    values = [*_means(results, tasks, score), *_scores(results, tasks)]
-    rows = _rows(values, recipes[0])
-    curves = list(_curves(rows, budgets, recipes, [DECLARED, *tasks]))
+    rows = _rows(_values(results, tasks, score), recipes[0])
     for budget in budgets:
         measured = [row for row in rows if row.budget == budget and row.task in tasks]
         rows += _ranked(measured, budget, recipes[0])
+    rows.sort(key=lambda row: PLACES.get(row.task, 1))
     scored = {row.task for row in rows}
     failed = [
         f"{r.entry} at {with_unit(r.budget, equal)}, seed {r.seed}: {task}: {reason}"
@@ -215,8 +226,7 @@ def table_of(
         list(recipes),
         budgets,
         [task for task in tasks if task in scored],
-        [*rows, *_rows(_figures(trained), recipes[0])],
-        curves,
+        rows,
         _costs(trained),
         failed,
         equal,
@@ -224,31 +234,26 @@ def table_of(
     )
 
 
-def _means(results: Sequence[Result], tasks: Sequence[str], score: Score | None) -> Iterator[Value]:
-    """The declared score of each encoder that has its tasks, and the mean of those that have all
-    tasks."""
+def _values(
+    results: Sequence[Result], tasks: Sequence[str], score: Score | None
+) -> Iterator[Value]:
+    """Of each encoder: its tasks, their mean if it has all, the declared score if it has those of
+    it, and, if it was trained, its figures on held-out text."""
     needed = score.tasks if score else []
     untrained = [r for r in results if r.entry == RANDOM and r.scores.keys() >= set(needed)]
     random = {t: statistics.fmean(r.median(t) for r in untrained) for t in needed if untrained}
     for r in results:
         own = {task: r.median(task) for task in tasks if task in r.scores}
+        found = {(task, r.scores[task]["metric"]): value for task, value in own.items()}
         if score and random and own.keys() >= set(needed):
-            yield (r.entry, r.budget, DECLARED, "score"), r.seed, score.of(own, random)
+            found[DECLARED, "score"] = score.of(own, random)
         if len(own) == len(tasks) > 1:
-            yield (r.entry, r.budget, PLAIN, "mean"), r.seed, statistics.fmean(own.values())
-
-
-def _scores(results: Iterable[Result], tasks: Sequence[str]) -> Iterator[Value]:
-    for r in results:
-        for task in (task for task in tasks if task in r.scores):
-            yield (r.entry, r.budget, task, r.scores[task]["metric"]), r.seed, r.median(task)
-
-
-def _figures(results: Iterable[Result]) -> Iterator[Value]:
-    for r in results:
-        for figure, value in r.validation.items():
-            if isinstance(value, int | float):
-                yield (r.entry, r.budget, HELD_OUT, figure), r.seed, float(value)
+            found[PLAIN, "mean"] = statistics.fmean(own.values())
+        if r.entry not in BASELINES:
+            figures = {k: float(x) for k, x in r.validation.items() if isinstance(x, int | float)}
+            found |= {(HELD_OUT, figure): value for figure, value in figures.items()}
+        for (task, metric), value in found.items():
+            yield (r.entry, r.budget, task, metric), r.seed, value
 
 
 def _rows(values: Iterable[Value], first: str) -> list[Row]:
@@ -281,47 +286,51 @@ def _ranked(rows: Sequence[Row], budget: float, first: str) -> Iterator[Row]:
     """Ranks and tasks won of the recipes that have all tasks: ranks over the seeds that every one
     of them has, or without such a seed, of the means."""
     tasks = sorted({row.task for row in rows})
-    scores = {r.recipe: {o.task: o for o in rows if o.recipe == r.recipe} for r in rows}
-    scores = {recipe: of for recipe, of in scores.items() if len(of) == len(tasks)}
-    every = [set(row.by_seed) for of in scores.values() for row in of.values()]
-    by_seed = {
-        seed: mean_ranks({t: {n: of[t].by_seed[seed] for n, of in scores.items()} for t in tasks})
-        for seed in (sorted(set.intersection(*every)) if every else ())
+    by_recipe = {r.recipe: [o for o in rows if o.recipe == r.recipe] for r in rows}
+    every = {name: own for name, own in sorted(by_recipe.items()) if len(own) == len(tasks)}
+    if not every:
+        return
+    # [T] of each recipe and seed that has all tasks.
+    scores = {
+        name: {seed: [row.by_seed[seed] for row in own] for seed in shared(own)}
+        for name, own in every.items()
     }
-    of_means = mean_ranks({t: {n: of[t].mean.value for n, of in scores.items()} for t in tasks})
-    for recipe, rank in of_means.items():
-        own, theirs = (
-            {seed: ranks[name] for seed, ranks in by_seed.items() if name in ranks}
-            for name in (recipe, first)
-        )
-        lead = None if recipe == first else paired(own, theirs)
-        average = mean(list(own.values()) or [rank])
+    ranks = {
+        seed: dict(zip(every, mean_ranks([of[seed] for of in scores.values()]), strict=True))
+        for seed in shared(row for own in every.values() for row in own)
+    }
+    of_means = mean_ranks([[row.mean.value for row in own] for own in every.values()])
+    for (recipe, own), rank in zip(scores.items(), of_means, strict=True):
+        against = recipe != first and first in scores
+        by_seed = {seed: of[recipe] for seed, of in ranks.items()}
+        average, lead = mean(list(by_seed.values()) or [rank]), None
+        if against and ranks:  # those of one seed depend on each other
+            lead = mean([of[recipe] - of[first] for of in ranks.values()])
         certain = lead is not None and lead.excludes(0)
-        yield Row(recipe, budget, MEAN_RANK, "rank", own, average, lead, significant=certain)
-        if recipe != first and first in scores:
-            pair = ({t: row.by_seed for t, row in scores[n].items()} for n in (recipe, first))
-            if len(won := tasks_won(*pair)) > 1:  # of one seed it would look like a result
-                average = mean(list(won.values()))
-                certain = average.excludes(len(tasks) / 2)
-                metric = f"of {len(tasks)}"
-                yield Row(recipe, budget, WON, metric, won, average, significant=certain)
+        yield Row(recipe, budget, MEAN_RANK, "rank", by_seed, average, lead, significant=certain)
+        seeds = sorted(own.keys() & scores[first].keys()) if against else ()
+        if len(seeds) > 1:  # of one seed it would look like a result
+            won = {seed: tasks_won(own[seed], scores[first][seed]) for seed in seeds}
+            average, metric = mean(list(won.values())), f"of {len(tasks)}"
+            certain = average.excludes(len(tasks) / 2)
+            yield Row(recipe, budget, WON, metric, won, average, significant=certain)
 
 
-def _curves(
-    rows: Iterable[Row], budgets: Sequence[float], recipes: Sequence[str], tasks: Sequence[str]
-) -> Iterator[Curve]:
+def shared(rows: Iterable[Row]) -> list[int]:
+    """The seeds that all rows have."""
+    return sorted(set.intersection(*(set(row.by_seed) for row in rows)))
+
+
+def _curves(table: Table) -> Iterator[Curve]:
     """The curves of each further recipe against the first one, on each task where both have all
     budgets. Needs two budgets."""
-    found = {(row.recipe, row.task, row.budget): row for row in rows}
-    for recipe, task in product(recipes[1:] if len(budgets) > 1 else (), tasks):
-        ours, theirs = ([found.get((n, task, b)) for b in budgets] for n in (recipe, recipes[0]))
-        pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a and b]
-        if len(pairs) < len(budgets):
+    budgets, (first, *others) = table.budgets, table.recipes
+    for recipe, task in product(others, [DECLARED, *table.tasks]):
+        both = [(table.row(recipe, b, task), table.row(first, b, task)) for b in budgets]
+        pairs = [(ours, theirs) for ours, theirs in both if ours and theirs]
+        if len(pairs) < max(2, len(budgets)):
             continue
-        differences = [
-            [a.by_seed[s] - b.by_seed[s] for s in sorted(a.by_seed.keys() & b.by_seed.keys())]
-            for a, b in pairs
-        ]
+        differences = [[a.by_seed[s] - b.by_seed[s] for s in shared((a, b))] for a, b in pairs]
         means = [statistics.fmean(of) if of else 0.0 for of in differences]
         crosses, ahead = Interval(math.inf, -math.inf, math.inf), 0.0
         if all(differences):
@@ -342,7 +351,7 @@ def _curves(
         )
 
 
-def _costs(results: Iterable[Result]) -> dict[tuple[str, float], dict[str, float | None]]:
+def _costs(results: Iterable[Result]) -> dict[tuple[str, float], dict[str, float]]:
     grouped: dict[tuple[str, float], list[Result]] = {}
     for r in (r for r in results if r.steps):
         grouped.setdefault((r.entry, r.budget), []).append(r)
@@ -370,9 +379,10 @@ def write_report(table: Table, folder: Path, *, against: str) -> None:
 
 def in_json(table: Table) -> str:
     """Every number of the report. Infinite bounds are null."""
-    costs = [{"recipe": r, "budget": b} | cost for (r, b), cost in table.costs.items()]
-    score = asdict(table.score) if table.score else MEAN_RANK
-    return json_text(asdict(table) | {"costs": costs, "score": score}, indent=1) + "\n"
+    found = asdict(table) | {"curves": list(map(asdict, table.curves))}
+    found["costs"] = [{"recipe": r, "budget": b} | cost for (r, b), cost in table.costs.items()]
+    found["score"] = asdict(table.score) if table.score else MEAN_RANK
+    return json_text(found, indent=1) + "\n"
 
 
 def in_csv(table: Table) -> str:
@@ -381,11 +391,9 @@ def in_csv(table: Table) -> str:
     written = csv.writer(text, lineterminator="\n")
     written.writerow(COLUMNS)
     for row in table.rows:
-        cells = [row.recipe, exactly(row.budget), row.task, row.metric, len(row.by_seed)]
-        for interval in (row.mean, row.difference):
-            found = (interval.value, interval.low, interval.high) if interval else ("", "", "")
-            cells += found
-        written.writerow([uncalculated(cell) if isinstance(cell, str) else cell for cell in cells])
+        names = map(uncalculated, (row.recipe, exactly(row.budget), row.task, row.metric))
+        lead = astuple(row.difference) if row.difference else ("", "", "")
+        written.writerow([*names, len(row.by_seed), *astuple(row.mean), *lead])
     return text.getvalue()
 
 
@@ -462,18 +470,15 @@ def tables(table: Table, *, marks: bool) -> list[tuple[str, list[list[str]]]]:
         found = (table.row(recipe, budget, task) for task in tasks)
         return [row.shown(marks=marks and bool(budget)) if row else "-" for row in found]
 
-    def minutes(recipe: str, budget: float) -> str:
-        seconds = table.costs.get((recipe, budget), {}).get("seconds")
-        return f"{seconds / 60:.1f}" if seconds else "-"
-
     means = [mean for mean in MEANS if any(row.task == mean for row in table.rows)]
     columns = [*means, *table.tasks]
     head = ["recipe", *means, *(f"{task} ({table.metric(task)})" for task in table.tasks)]
     every, shown, found = [*columns, MEAN_RANK, WON], table.shown, []
     for budget in reversed(table.budgets):
         rows = [
-            [shown[recipe], *cells(recipe, budget, every), minutes(recipe, budget)]
-            for recipe in table.recipes
+            [shown[name], *cells(name, budget, every), f"{s / 60:.1f}" if s else "-"]
+            for name in table.recipes
+            for s in [table.cost(name, budget, "seconds")]
         ]
         title = with_unit(budget, table.equal)
         found.append((title, [[*head, "mean rank", WON, "minutes"], *rows]))
@@ -490,9 +495,11 @@ def _in_equal_time(table: Table) -> Iterator[str]:
 
     def curve(recipe: str) -> np.ndarray:
         """Logarithms of seconds, rising, and scores."""
-        rows = [row for b in table.budgets if (row := table.row(recipe, b, task))]
-        costs = [table.costs.get((recipe, row.budget), {}).get("seconds") for row in rows]
-        points = [(math.log(s), r.mean.value) for s, r in zip(costs, rows, strict=True) if s]
+        points = [
+            (math.log(seconds), row.mean.value)
+            for b in table.budgets
+            if (row := table.row(recipe, b, task)) and (seconds := table.cost(recipe, b, "seconds"))
+        ]
         return np.array(sorted(points)).reshape(-1, 2).T
 
     first = curve(name)

@@ -41,7 +41,6 @@ from .study import (
     Result,
     Study,
     digest,
-    key_of,
     merged,
     read_results,
     write_results,
@@ -202,10 +201,10 @@ def forecast(study: Study) -> dict[str, Any]:
         grouped.setdefault((trial.entry, trial.budget), []).append(trial)
     rows, minutes, disk = [], 0.0, 0
     for (entry, budget), trials in grouped.items():
-        left = [t for t in trials if key_of(t) not in done]
+        left = [t for t in trials if t.key not in done]
         first = (left or trials)[0]
         # The longest run may be over without having kept a checkpoint for a budget of today.
-        longest = key_of(study.longest[first.entry, first.seed])
+        longest = study.longest[first.entry, first.seed].key
         gone = longest in done and not start_of(study, first)
         first = replace(first, starts_at=None) if gone else first
         counted = as_started(first.recipe, study.cost.vocab_size)
@@ -300,11 +299,11 @@ class Runner:
         done = study.finished(self.results)
         # All recipes of one seed before the next seed: a study that is stopped compares them.
         ordered = sorted(study.trials, key=lambda trial: trial.seed)
-        self.waiting = [trial for trial in ordered if key_of(trial) not in done]
+        self.waiting = [trial for trial in ordered if trial.key not in done]
         self.running: dict[Any, tuple[Trial, int | None]] = {}
         """Process -> its trial, and its core or GPU."""
         self.free = slots(study.config.processes, study.config.device)
-        flops = sum(trial.flops * trial.own_share for trial in self.waiting)
+        flops = sum(trial.own_flops for trial in self.waiting)
         self.mean_flops = flops / max(1, len(self.waiting)) or 1.0
 
     def run(self) -> list[Result]:
@@ -323,8 +322,8 @@ class Runner:
             except BaseException:
                 self.stop()
                 raise
-        keys = map(key_of, self.study.trials)
-        return [self.results[key] for key in keys if key in self.results]
+        found = (self.results.get(trial.key) for trial in self.study.trials)
+        return list(filter(None, found))
 
     def fill(self) -> None:
         """Starts trials in the free slots."""
@@ -385,16 +384,12 @@ class Runner:
     def share(self) -> float:
         """How many encoders are done; those at work count in part. An encoder's training, by its
         FLOPs, is half of the work on average, and its tasks are the other half."""
-        left = sum(self.training(trial) + 1 for trial in self.unfinished)
+        left = sum(trial.own_flops / self.mean_flops + 1 for trial in self.unfinished)
         for trial, _ in self.running.values():
             folder = self.study.folder(trial)
-            left -= trained_share(folder, trial) * self.training(trial)
+            left -= trained_share(folder, trial) * trial.own_flops / self.mean_flops
             left -= _measured(folder) / len(self.study.measures)
         return max(0.0, len(self.study.trials) - 0.5 * left)
-
-    def training(self, trial: Trial) -> float:
-        """The FLOPs of a trial's training, in those of the mean trial."""
-        return trial.flops * trial.own_share / self.mean_flops
 
     def note(self) -> str:
         """The encoders at work, each with its update."""
@@ -433,7 +428,7 @@ def _measured(folder: Path) -> int:
 def result_of(study: Study, trial: Trial, status: int) -> Result:
     """The line of a trial whose process has ended. Tasks to which it did not come failed with
     it."""
-    folder, key = study.folder(trial), key_of(trial)
+    folder, key = study.folder(trial), trial.key
     why = last_words(folder)
     if status == SAVED_EXIT:
         why = f"stopped ({why})"

@@ -12,6 +12,7 @@ from typing import Annotated
 from annotated_types import MinLen
 
 from ..errors import UserError
+from ..text.streams import read_text
 from ..values import plain_yaml
 
 MEAN_RANK = "mean rank over the tasks"
@@ -53,10 +54,8 @@ def read_score(path: Path = DECLARED_FILE) -> Score:
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        values = plain_yaml(path.read_text(encoding="utf-8"), str(path))
+        values = plain_yaml(read_text(path), str(path))
         score = TypeAdapter(Score).validate_python(values)
-    except OSError as e:
-        raise UserError(f"{path} cannot be read: {e.strerror}") from e
     except ValidationError as e:
         raise UserError(f"{path} is not a score. Write families: {{NAME: {{TASK: 0.9}}}}") from e
     for name in score.floors.keys() - set(score.tasks):

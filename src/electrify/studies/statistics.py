@@ -1,5 +1,5 @@
-"""The score that decides a study, declared before the first run, and its statistics: intervals over
-seeds, paired differences, where two curves cross, and the budget at which a score is reached.
+"""The statistics of a study: intervals over seeds, differences, ranks, where two curves cross, and
+the budget at which a score is reached.
 
 A study has three to five seeds. Resampling so few values gives intervals that are too narrow (the
 percentile bootstrap of three values holds the truth in 80 of 100 studies instead of 95), so means
@@ -117,13 +117,6 @@ def holm(chances: Mapping[str, float]) -> set[str]:
     return found
 
 
-def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Interval | None:
-    """The mean difference ours - theirs over the seeds that both have; None if they share none. For
-    ranks, of which those of one seed depend on each other."""
-    seeds = sorted(ours.keys() & theirs.keys())
-    return mean([ours[s] - theirs[s] for s in seeds]) if seeds else None
-
-
 def crossing(budgets: Sequence[float], differences: Sequence[Sequence[float]]) -> Interval:
     """The budget at which a difference changes its sign for good, between the means of neighbouring
     budgets, on a logarithmic scale. The final sign is the one towards which the difference moves.
@@ -154,34 +147,25 @@ def _positive_from(
     if max(map(len, differences)) < 2:  # nothing says how much the seeds spread
         low, high = -math.inf, math.inf
     else:
-        low, high = _bounds(_last_change(log_B, _drawn(differences), zero_too=zero_too))
+        found_D = _last_change(log_B, _drawn(differences), zero_too=zero_too)
+        # Order statistics, since draws may be infinite.
+        low = np.quantile(found_D, (1 - CONFIDENCE) / 2, method="lower")
+        high = np.quantile(found_D, (1 + CONFIDENCE) / 2, method="higher")
     return Interval(*(float(np.exp(x) if math.isfinite(x) else x) for x in (at, low, high)))
 
 
-def mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Task -> recipe -> score (higher is better) becomes recipe -> mean rank over the tasks, 1 the
-    best; equal scores share a rank. Recipes that lack a task are left out."""
+def mean_ranks(scores_RT: Sequence[Sequence[float]]) -> list[float]:
+    """[R] of scores (higher is better), the mean rank over the tasks: 1 the best, equal scores
+    share a rank."""
     from scipy import stats
 
-    recipes = sorted(set.intersection(*(set(of) for of in scores.values()))) if scores else []
-    worse_TR = np.array([[-of[name] for name in recipes] for of in scores.values()])
-    ranks = stats.rankdata(worse_TR, axis=1).mean(0).tolist() if recipes else []
-    return dict(zip(recipes, ranks, strict=True))
+    return stats.rankdata(-np.asarray(scores_RT), axis=0).mean(1).tolist()
 
 
-def tasks_won(
-    ours: Mapping[str, Mapping[int, float]], theirs: Mapping[str, Mapping[int, float]]
-) -> dict[int, float]:
-    """Task -> seed -> score (higher is better) of two recipes becomes seed -> on how many of the
-    tasks ours is higher, a tie one half. Seeds that lack a task are left out."""
-    seeds = set.intersection(*(set(of) for of in (*ours.values(), *theirs.values())))
-    return {
-        seed: sum(
-            0.5 * ((ours[task][seed] > of[seed]) + (ours[task][seed] >= of[seed]))
-            for task, of in theirs.items()
-        )
-        for seed in sorted(seeds)
-    }
+def tasks_won(ours_T: Sequence[float], theirs_T: Sequence[float]) -> float:
+    """On how many of the tasks our score (higher is better) is higher, a tie one half."""
+    a_T, b_T = np.asarray(ours_T), np.asarray(theirs_T)
+    return float((a_T > b_T).sum() + (a_T >= b_T).sum()) / 2
 
 
 # ------------------------------------------------------------------ drawing curves again
@@ -211,12 +195,3 @@ def _last_change(log_B: np.ndarray, curve_DB: np.ndarray, *, zero_too: bool) -> 
         share = np.divide(-before, after - before, out=np.zeros_like(before), where=rises)
         found_D = np.where(rises, log_B[k] + share * (log_B[k + 1] - log_B[k]), found_D)
     return np.where(below_DB[:, -1], math.inf, found_D)
-
-
-def _bounds(found_D: np.ndarray) -> tuple[float, float]:
-    """The bounds that hold 95 % of the draws; order statistics, since draws may be infinite."""
-    ordered = np.sort(found_D)
-    outside = (1 - CONFIDENCE) / 2
-    low = ordered[math.floor(outside * (len(ordered) - 1))]
-    high = ordered[math.ceil((1 - outside) * (len(ordered) - 1))]
-    return float(low), float(high)

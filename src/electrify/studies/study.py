@@ -24,6 +24,7 @@ from ..errors import UserError, must_have
 from ..files import json_text, must_be_ours, text_hash, write
 from ..recipe import Entry, Recipe, entries, entry, joined
 from ..text.corpus import Corpus
+from ..text.streams import read_text
 from ..train.job import GUARDS, decisive
 from ..train.start import content_of, starts_of
 from ..values import plain_yaml
@@ -31,6 +32,7 @@ from .budgets import (
     BASELINES,
     UNTRAINED,
     Cost,
+    Key,
     Trial,
     as_started,
     configured,
@@ -55,7 +57,6 @@ COMPARED = sorted(GUARDS | {"eval_rows"})
 updates are refused, and the rows of the validation set."""
 OTHERS = {"data": "another corpus", "task_data": "other --tasks, or other examples of them"}
 OTHERS["score"] = "another score"
-Key = tuple[str, float, int, str]
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,8 @@ class Study:
 
     def finished(self, results: Mapping[Key, Result]) -> set[Key]:
         """The trials that need not be run: every task has a score."""
-        found = ((key_of(trial), results.get(key_of(trial))) for trial in self.trials)
-        return {key for key, r in found if r and r.scores.keys() >= set(self.tasks)}
+        found = (results.get(trial.key) for trial in self.trials)
+        return {r.key for r in found if r and r.scores.keys() >= set(self.tasks)}
 
 
 # ------------------------------------------------------------------ the plan
@@ -147,11 +148,8 @@ def entries_of(config: CompareConfig) -> list[Entry]:
     """The recipes with their changes. Raises UserError."""
     found = [entry(word) for word in joined(config.recipes)]
     if config.recipe_file is not None:
-        try:
-            text = Path(config.recipe_file).read_text(encoding="utf-8")
-        except OSError as e:
-            raise UserError(f"{config.recipe_file} cannot be read: {e.strerror}") from e
-        found += entries(plain_yaml(text, config.recipe_file), config.recipe_file)
+        values = plain_yaml(read_text(config.recipe_file), config.recipe_file)
+        found += entries(values, config.recipe_file)
     names = [*BASELINES, *(entry.name for entry in found)]
     for name in names:
         if names.count(name) > 1:
@@ -170,10 +168,6 @@ def identity(entry: str, recipe: Recipe, fixed: Mapping[str, Any]) -> str:
 def digest(value: Any) -> str:
     """A hash of plain values."""
     return text_hash(json.dumps(value, sort_keys=True))[:16]
-
-
-def key_of(trial: Trial) -> Key:
-    return trial.entry, trial.budget, trial.seed, trial.identity
 
 
 # ------------------------------------------------------------------ study.yaml
