@@ -46,11 +46,12 @@ def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Array, Array]:
     return ids_BL, mask_BL.astype(np.int64)
 
 
-def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """The numbers of all rows, the shortest first, in batches of at most MOST_SLOTS (or of one)."""
+def batches(lengths: Sequence[int], most: int = MOST_SLOTS) -> Iterator[list[int]]:
+    """The numbers of all rows, the shortest first, in batches of at most `most` slots (or of one
+    row)."""
     batch: list[int] = []
     for k in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if batch and (len(batch) + 1) * lengths[k] > MOST_SLOTS:
+        if batch and (len(batch) + 1) * lengths[k] > most:
             yield batch
             batch = []
         batch.append(k)
