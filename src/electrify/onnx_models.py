@@ -113,12 +113,13 @@ class OnnxModel:
         self,
         rows: Sequence[Sequence[int]],
         types: Sequence[Sequence[int]],
+        each: Callable[[int, Array], Any],
         *,
         after: Callable[[float], None],
-    ) -> list[Array]:
-        """The logits of each row, [C] or [L, C], in batches of similar length; those of starts and
-        ends side by side. types: of the tokens, for a graph that reads them. after: called with the
-        share of the rows after each batch."""
+    ) -> list[Any]:
+        """What `each` makes of the number of a row and its logits, [C] or [L, C], in batches of
+        similar length; those of starts and ends side by side. types: of the tokens, for a graph
+        that reads them. after: called with the share of the rows after each batch."""
         found: list[Any] = [None] * len(rows)
         for batch in batches(list(map(len, rows))):
             ids_BL, mask_BL = padded([rows[k] for k in batch], self.tokenizer.pad_token_id)
@@ -126,7 +127,7 @@ class OnnxModel:
             outputs = self.outputs(ids_BL, mask_BL, types_BL)
             logits = outputs[0] if len(outputs) == 1 else np.stack(outputs, -1)
             for k, of_row in zip(batch, logits, strict=True):
-                found[k] = of_row
+                found[k] = each(k, of_row)
             after(len(batch) / len(rows))
         return found
 

@@ -272,6 +272,10 @@ class Guess(NamedTuple):
     score: float
 
 
+Guesses = Sequence[Sequence[Guess]]
+"""Of each question, the best first."""
+
+
 @dataclass(frozen=True)
 class Part:
     """A window over the context of a question: its tokens [begin, end), of which the first stands
@@ -380,11 +384,7 @@ def guesses_of(
 
 
 def answerless(
-    guesses: Sequence[Sequence[Guess]],
-    windows: Sequence[Part],
-    null_B: Sequence[float],
-    *,
-    alone: bool = False,
+    guesses: Guesses, windows: Sequence[Part], null_B: Sequence[float], *, alone: bool = False
 ) -> list[float]:
     """How much speaks for no answer to each question: the less, the better the answer. null_B: the
     score of the class token in each window. alone: this score by itself, instead of its distance
@@ -397,6 +397,6 @@ def answerless(
     return [x - (its[0].score if its else 0.0) for x, its in zip(least, guesses, strict=True)]
 
 
-def firsts(guesses: Sequence[Sequence[Guess]]) -> list[str]:
+def firsts(guesses: Guesses) -> list[str]:
     """The best guess for each question, "" if there is none."""
     return [found[0].text if found else "" for found in guesses]

@@ -333,13 +333,20 @@ class Finetuned:
     labels: tuple[str, ...]
     reading: Reading
 
-    def logits(self, ids: Lists, types: Lists, *, after: Callable[[float], None]) -> list[Any]:
-        """Those of each row, [C] or [L, C], from the batches of a validation. after: called with
-        the share of the rows after each batch."""
+    def logits(
+        self,
+        ids: Lists,
+        types: Lists,
+        each: Callable[[int, Any], Any],
+        *,
+        after: Callable[[float], None],
+    ) -> list[Any]:
+        """What `each` makes of the number of a row and its logits, [C] or [L, C], in the batches of
+        a validation. after: called with the share of the rows after each batch."""
         rows, found = Rows.of(self.reader, ids, types), [None] * len(ids)
         for index_B, out in passes(self.net, rows, lambda b: {"logits": self.net(b.inputs)}, after):
             for k, logits in zip(index_B.tolist(), out["logits"].numpy(), strict=True):
-                found[k] = logits
+                found[k] = each(k, logits)
         return found
 
     def probabilities(self, logits_NC: Any) -> Any:

@@ -10,6 +10,7 @@ import math
 import os
 import time
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,7 @@ class Predictor:
 
     def _texts(self, examples: list[Example], after: After) -> list[Prediction]:
         ids, types = encoding.rows_of_texts(self.reader, examples, self.length)
-        logits_NC = np.stack(self.logits(ids, types, after=after))
+        logits_NC = np.stack(self.logits(ids, types, lambda _, logits_C: logits_C, after=after))
         self.truncation.add(examples, list(map(len, ids)))
         if self.kind == "regression":
             return [{"predicted_value": rounded(value)} for value in logits_NC[:, 0].tolist()]
@@ -120,14 +121,16 @@ class Predictor:
     def _tags(self, sentences: list[Sentence], after: After) -> list[Prediction]:
         """The mean of the logits of a word's tokens decides, as in `Tagging`."""
         tokenizer, full = self.reader.tokenizer, [s for s in sentences if s.words]
-        rows = list(encoding.rows_of_words(tokenizer, Frame.of(tokenizer, "a"), full, self.length))
+        frame = Frame.of(tokenizer, "a")
+        rows = list(encoding.rows_of_words(tokenizer, frame, full, self.length))
+
+        def tags_of(k: int, logits_LC: Any) -> list[str]:
+            places = [logits_LC[start:stop].mean(0).argmax() for _, start, stop in rows[k][3]]
+            return [self.labels[place] for place in places]
+
         ids, types = [row[0] for row in rows], [row[1] for row in rows]
-        logits = self.logits(ids, types, after=after) if rows else []
-        tags = iter(
-            self.labels[logits_LC[start:stop].mean(0).argmax()]
-            for (*_, words), logits_LC in zip(rows, logits, strict=True)
-            for _, start, stop in words
-        )
+        found = self.logits(ids, types, tags_of, after=after) if rows else []
+        tags = chain.from_iterable(found)
         return [{"predicted_tags": [next(tags) for _ in s.words]} for s in sentences]
 
     def _answers(self, questions: list[Question], after: After) -> list[Prediction]:
@@ -136,17 +139,19 @@ class Predictor:
         frame = Frame.of(tokenizer, "a", "b")
         rows = encoding.rows_of_questions(tokenizer, frame, questions, self.length)
         ids, types, parts = zip(*rows, strict=True)
-        logits = self.logits(ids, types, after=after)
         last = getattr(self.reader, "last", False)
-        spans, null = [], []
-        for row, part, logits_L2 in zip(ids, parts, logits, strict=True):
-            masked = np.full((2, 1, len(row)), encoding.NEVER, np.float32)
-            masked[:, 0, part.start : part.stop] = logits_L2[part.start : part.stop].T
-            spans.append(encoding.best_spans(*masked))
-            null.append(float(logits_L2[len(row) - 1 if last else 0].sum()))
-        columns = list(map(np.concatenate, zip(*spans, strict=True)))
-        guesses = encoding.guesses_of(questions, parts, columns)
-        return list(map(self._answer, guesses, encoding.answerless(guesses, parts, null)))
+
+        def best(k: int, logits_L2: Any) -> tuple[Any, ...]:
+            inside = slice(parts[k].start, parts[k].stop)
+            masked = np.full((2, 1, len(ids[k])), encoding.NEVER, np.float32)
+            masked[:, 0, inside] = logits_L2[inside].T
+            null = logits_L2[len(ids[k]) - 1 if last else 0].sum()
+            return *encoding.best_spans(*masked), np.array([null])
+
+        found = self.logits(ids, types, best, after=after)
+        *spans, null = map(np.concatenate, zip(*found, strict=True))
+        guesses = encoding.guesses_of(questions, parts, spans)
+        return list(map(self._answer, guesses, encoding.answerless(guesses, parts, null.tolist())))
 
     def _answer(self, guesses: list[Any], none: float) -> Prediction:
         """guesses: best first; none: the higher, the less likely there is an answer."""
