@@ -33,8 +33,8 @@ from electrify.finetuning.model import (
     load_encoder,
 )
 from electrify.finetuning.options import FinetuneSettings
+from electrify.finetuning.problems import Texts
 from electrify.finetuning.tasks import TaskData, tasks_named
-from electrify.finetuning.texts import Texts
 from electrify.train.machine import pick_device
 
 BATCH, LENGTH = 32, 128
@@ -45,7 +45,7 @@ def ours(
 ) -> float:
     """Seconds of an epoch."""
     reader = load_encoder(model, device=device)
-    problem = Texts(reader, task.kind, task.labels, max_seq_length=LENGTH, device=device)
+    problem = Texts(reader, task.kind, task.labels, max_seq_length=LENGTH)
     net = problem.net(dropout=0.1)
     if bf16:
         computing_in_bf16(net.encoder)

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pairs import table
 
 from electrify.errors import UserError
-from electrify.finetuning.report import drawn, percent, report_of
+from electrify.finetuning.report import draw_scores, percent, picture, report_of
 from electrify.finetuning.tasks import TASKS
 
 
@@ -84,9 +85,8 @@ def main() -> None:
             ]
         )
     print(table(["task", "trained on", "scored on", *models], rows))
-    picture = drawn(report) if a.picture else None
-    if picture is not None:
-        Path(a.picture).write_bytes(picture)
+    if a.picture and (png := picture(partial(draw_scores, report=report))):
+        Path(a.picture).write_bytes(png)
 
 
 if __name__ == "__main__":

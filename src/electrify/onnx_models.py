@@ -46,11 +46,12 @@ def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Array, Array]:
     return ids_BL, mask_BL.astype(np.int64)
 
 
-def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """The numbers of all rows, the shortest first, in batches of at most MOST_SLOTS (or of one)."""
+def batches(lengths: Sequence[int], most: int = MOST_SLOTS) -> Iterator[list[int]]:
+    """The numbers of all rows, the shortest first, in batches of at most `most` slots (or of one
+    row)."""
     batch: list[int] = []
     for k in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if batch and (len(batch) + 1) * lengths[k] > MOST_SLOTS:
+        if batch and (len(batch) + 1) * lengths[k] > most:
             yield batch
             batch = []
         batch.append(k)
@@ -112,12 +113,13 @@ class OnnxModel:
         self,
         rows: Sequence[Sequence[int]],
         types: Sequence[Sequence[int]],
+        each: Callable[[int, Array], Any],
         *,
         after: Callable[[float], None],
-    ) -> list[Array]:
-        """The logits of each row, [C] or [L, C], in batches of similar length; those of starts and
-        ends side by side. types: of the tokens, for a graph that reads them. after: called with the
-        share of the rows after each batch."""
+    ) -> list[Any]:
+        """What `each` makes of the number of a row and its logits, [C] or [L, C], in batches of
+        similar length; those of starts and ends side by side. types: of the tokens, for a graph
+        that reads them. after: called with the share of the rows after each batch."""
         found: list[Any] = [None] * len(rows)
         for batch in batches(list(map(len, rows))):
             ids_BL, mask_BL = padded([rows[k] for k in batch], self.tokenizer.pad_token_id)
@@ -125,7 +127,7 @@ class OnnxModel:
             outputs = self.outputs(ids_BL, mask_BL, types_BL)
             logits = outputs[0] if len(outputs) == 1 else np.stack(outputs, -1)
             for k, of_row in zip(batch, logits, strict=True):
-                found[k] = of_row
+                found[k] = each(k, of_row)
             after(len(batch) / len(rows))
         return found
 

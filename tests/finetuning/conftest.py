@@ -2,8 +2,10 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from toy import reviews_task
 from zoo import zoo_in
 
 from electrify.finetuning import run
@@ -29,19 +31,8 @@ def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 @pytest.fixture
 def reviews(tmp_path: Path) -> tuple[str, str]:
     """Own files that a model can learn: the class is which word occurs."""
-    kinds = {"positive": ("good", "great", "fine"), "negative": ("bad", "awful", "poor")}
-    openings = [
-        f"the {thing} was {more}"
-        for thing in ("film", "plot", "one")
-        for more in ("", "very ", "not very ")
-    ]
-    rows = [
-        {"text": opening + word, "label": label}
-        for label, words in kinds.items()
-        for word in words
-        for opening in openings
-    ]
-    paths = tmp_path / "reviews.jsonl", tmp_path / "held.jsonl"
-    paths[0].write_text("".join(json.dumps(r) + "\n" for r in rows[::2] + rows[1::2]))
-    paths[1].write_text("".join(json.dumps(r) + "\n" for r in rows[::3]))
+    task, paths = reviews_task(), (tmp_path / "reviews.jsonl", tmp_path / "held.jsonl")
+    for path, part in zip(paths, (task.train, task.validation), strict=True):
+        rows: list[Any] = [{"text": e.text, "label": "ab"[int(e.label)]} for e in part]  # type: ignore[union-attr]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(paths[0]), str(paths[1])

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from toy import CPU, THOROUGH, answering, reader_of
+from toy import CPU, THOROUGH, Given, answering, reader_of
 from zoo import predict
 
-from electrify.finetuning.answering import Answering
+from electrify.finetuning.encoding import NEVER, Guess
 from electrify.finetuning.loop import Answered, Batch
 from electrify.finetuning.model import load_finetuned
 from electrify.finetuning.one_run import finetune_one
+from electrify.finetuning.problems import Answering
 from electrify.finetuning.published import ElectraHead, ElectraQuestions, owned
-from electrify.finetuning.spans import NEVER, Guess
 from electrify.finetuning.tasks import Answer, Question
 
 CONTEXT = "it was one film the plot was bad and the film was good"
@@ -35,7 +35,6 @@ def reading(
         "answering",
         (),
         max_seq_length=length,
-        device=CPU,
         answerless=answerless,
         doc_stride=stride,
         n_best=5,
@@ -47,17 +46,6 @@ def batch_of(places: list[int], targets: list[int] | None = None) -> Batch:
     """One row. places: 1 for the tokens of the context."""
     marks = torch.tensor([places], dtype=torch.bool)
     return Batch({}, torch.tensor([len(places)]), marks, torch.tensor([targets or [0, 0, 0]]))
-
-
-class Given(torch.nn.Module):
-    """A net with these logits."""
-
-    def __init__(self, logits_BLC: Tensor) -> None:
-        super().__init__()
-        self.logits_BLC = logits_BLC
-
-    def forward(self, inputs: object) -> Tensor:
-        return self.logits_BLC
 
 
 def likely(outputs: dict[str, Tensor]) -> dict[tuple[int, int], float]:
@@ -103,7 +91,7 @@ def test_spans_and_their_loss_by_hand(zoo: Path) -> None:
     """Start logits 1 9 3 2 5, end logits 2 9 1 4 0; places 2, 3, 4; the class token is 0."""
     problem = reading(zoo, length=13, stride=3, answerless=True)
     problem.n_best, problem.longest_answer = 3, 2
-    net = Given(torch.tensor([[[1.0, 2], [9, 9], [3, 1], [2, 4], [5, 0]]]))
+    net = Given(torch.tensor([[[1.0, 2], [9, 9], [3, 1], [2, 4], [5, 0]]])).requires_grad_(False)
     places = [0, 0, 1, 1, 1]
     found = problem.outputs(net, batch_of(places))
     # (2, 3) 3+4, (3, 3) 2+4, (4, 4) 5+0. (2, 4) has more than 2 tokens, (4, 3) is backward.
@@ -128,7 +116,7 @@ def electra_head(zoo: Path, width: int, *, last: bool = False, std: float | None
         torch.nn.Linear(2 * width, 512), torch.nn.GELU(), torch.nn.Linear(512, 1)
     )
     head.states = lambda batch: head.given
-    how: dict[str, Any] = {"max_seq_length": 16, "device": CPU, "answerless": True}
+    how: dict[str, Any] = {"max_seq_length": 16, "answerless": True}
     problem = ElectraQuestions(reader, "answering", (), **how)
     return head, problem
 

@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
-from toy import CPU, QUICK, THOROUGH, alone, questions, reader_of, reviews_task, task_of, values
+from toy import CPU, QUICK, THOROUGH, alone, reader_of, reviews_task, task_of, values
 
 from electrify.errors import UserError
 from electrify.finetuning import loop
-from electrify.finetuning.answering import Answering
 from electrify.finetuning.loop import PROTOCOLS, Rows
 from electrify.finetuning.one_run import (
     MOST_EPOCHS,
@@ -28,9 +27,16 @@ from electrify.finetuning.one_run import (
     shown_examples,
 )
 from electrify.finetuning.options import FinetuneSettings
-from electrify.finetuning.published import ElectraHead, ElectraQuestions, LinearHead
+from electrify.finetuning.problems import (
+    NO_WORD,
+    Answering,
+    Tagging,
+    Texts,
+    class_weights,
+    grade_classes,
+)
+from electrify.finetuning.published import ElectraHead, ElectraQuestions
 from electrify.finetuning.tasks import Example, Sentence
-from electrify.finetuning.texts import NO_WORD, Tagging, Texts, class_weights, grade_classes
 
 PUBLISHED = FinetuneSettings(protocol="published")
 THREE = [
@@ -66,15 +72,9 @@ def test_epochs_differ_and_lengths_are_similar_in_a_batch() -> None:
     assert not sets[0] & sets[1]
 
 
-def test_pieces_hold_every_row_once_and_few_tokens() -> None:
-    lengths_N = torch.tensor([5, 9, 3, 12, 7, 30])
-    found = list(loop.pieces(torch.tensor([5, 3, 1, 0, 2]), lengths_N, 20))
-    assert [piece.tolist() for piece in found] == [[2, 0], [1], [3], [5]]
-
-
 def three_classes(zoo: Path, name: str = "electra") -> tuple[Any, Any, Any]:
     reader = reader_of(zoo / name)
-    problem = Texts(reader, "classification", ("a", "b", "c"), max_seq_length=16, device=CPU)
+    problem = Texts(reader, "classification", ("a", "b", "c"), max_seq_length=16)
     torch.manual_seed(0)
     return problem, problem.net(dropout=0.5), problem.training(THREE)
 
@@ -209,7 +209,7 @@ def test_a_long_batch_in_pieces_has_the_same_gradient(zoo, monkeypatch, kind):
     """The mean of a batch, whatever number of rows or words each piece holds."""
     torch.manual_seed(0)
     reader = reader_of(zoo / "bert")
-    how: dict[str, Any] = {"max_seq_length": 16, "device": CPU}
+    how: dict[str, Any] = {"max_seq_length": 16}
     lengths_N = torch.tensor([5, 9, 3, 12, 7])
     places_NL = (torch.arange(12) > 1) & (torch.arange(12) < lengths_N[:, None])
     classes = torch.tensor([0, 1, 2, 1, 0])
@@ -263,34 +263,10 @@ def test_targets_of_a_regression(zoo, published, value_range, wanted):
     task = task_of("regression", made, value_range=value_range)
     protocol: Literal["published", "electrify"] = "published" if published else "electrify"
     settings = replace(QUICK, protocol=protocol)
-    problem = problem_of(task, reader_of(zoo / "bert"), settings, CPU, bf16=False)
+    problem = problem_of(task, reader_of(zoo / "bert"), settings)
     assert problem.training(made).targets.tolist() == pytest.approx(wanted)
     outputs = {"logits": torch.tensor(wanted)[:, None]}
     assert problem.values(outputs) == pytest.approx([1.0, 2.0, 4.5], abs=1e-6)
-
-
-def test_the_published_heads(zoo: Path) -> None:
-    """Glorot's uniform weights and a bias of 0; dropout 0.1 before a class, 0 before tags and
-    answers; the first token of a word alone."""
-    reader = reader_of(zoo / "bert")
-
-    def problem(kind: Any, examples: Any) -> Any:
-        settings = replace(PUBLISHED, max_seq_length=16)
-        return problem_of(task_of(kind, examples), reader, settings, CPU, bf16=False)
-
-    words = (Sentence(("films", "good"), ("A", "B")),)
-    found = {}
-    for kind, examples in (("classification", THREE), ("tagging", words)):
-        found[kind] = problem(kind, examples).net(dropout=None)
-        assert isinstance(found[kind], LinearHead)
-    limit = math.sqrt(6 / (16 + 2))
-    for head, dropout in ((found["classification"], 0.1), (found["tagging"], 0.0)):
-        assert head.dropout.p == dropout
-        assert 0.5 * limit < float(head.out.weight.detach().abs().max()) <= limit
-        assert float(head.out.bias.detach().abs().max()) == 0
-    batch = problem("tagging", words).rows(words).batch(torch.tensor([0]))
-    assert batch.places_BL.int().tolist() == [[0, 1, 0, 1, 0]]
-    assert problem("answering", questions(impossible=True)).net(dropout=None).dropout.p == 0
 
 
 def test_pairs_in_both_orders() -> None:
@@ -377,24 +353,12 @@ def test_the_loss_with_weights(zoo: Path) -> None:
     one = F.binary_cross_entropy_with_logits
     losses = [4 * one(logits[0, 0], several[0, 0]), 3 * one(logits[0, 2], several[0, 2])]
     losses.append(one(logits[1, 2], several[1, 2]))
-    how: dict[str, Any] = {"max_seq_length": 16, "device": CPU, "weights": pairs}
+    how: dict[str, Any] = {"max_seq_length": 16, "weights": pairs}
     problem = Texts(reader_of(zoo / "bert"), "multilabel", ("a", "b", "c"), **how)
     batch: Any = SimpleNamespace(inputs={}, targets=several)
     loss = problem.loss(lambda inputs: logits[:2], batch)
     torch.testing.assert_close(loss, torch.stack(losses).mean())
     assert float(problem.weight(batch)) == pytest.approx(2 / 3 + 1 / 3)
-
-
-def test_rows_by_hand(zoo: Path) -> None:
-    _, _, rows = three_classes(zoo)
-    inputs = rows.batch(torch.tensor([1, 4])).inputs
-    # [CLS] good [SEP] bad film [SEP] / [CLS] good good [SEP] the [SEP]
-    assert inputs["input_ids"].tolist() == [[2, 5, 3, 8, 13, 3], [2, 5, 5, 3, 11, 3]]
-    assert inputs["token_type_ids"].tolist() == [[0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 1, 1]]
-    assert inputs["attention_mask"].tolist() == [[1] * 6, [1] * 6]
-    assert rows.lengths_N.tolist() == [14, 6, 8, 16, 6]
-    padded = rows.batch(torch.tensor([1, 2])).inputs["input_ids"][0]
-    assert padded.tolist() == [2, 5, 3, 8, 13, 3, 0, 0]
 
 
 def test_the_sum_is_the_mean_times_the_examples_in_pieces_too(monkeypatch):

@@ -18,7 +18,6 @@ from zoo import predict, save_tokenizer
 
 from electrify.errors import UserError
 from electrify.finetuning import model as module
-from electrify.finetuning.answering import Answering
 from electrify.finetuning.model import (
     PLAIN,
     computing_in_bf16,
@@ -27,8 +26,8 @@ from electrify.finetuning.model import (
     save,
     with_fresh_head,
 )
+from electrify.finetuning.problems import Answering, Tagging, Texts
 from electrify.finetuning.tasks import Example
-from electrify.finetuning.texts import Tagging, Texts
 
 ZOO = ("electra", "bert", "roberta", "modernbert", "deberta")
 TEXTS = ["good", "the bad film and the plot was very bad", "it is one fine film"]
@@ -173,7 +172,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_neither_padding_nor_the_batch_changes_a_text(zoo: Path, others: Path, name: str) -> None:
     reader = reader_of((zoo if name in ZOO else others) / name)
     assert reader.last == (name == "gpt2")
-    problem = Texts(reader, "classification", ("a", "b"), max_seq_length=39, device=CPU)
+    problem = Texts(reader, "classification", ("a", "b"), max_seq_length=39)
     net = sharpened(problem.net(dropout=None))
     rows = problem.rows([Example(text) for text in TEXTS])
     together = outputs_of(problem, net, rows)["logits"]
@@ -258,7 +257,7 @@ def saved_folder(folder: Path, problem: Any, **more: Any) -> tuple[Any, Path]:
 @pytest.mark.parametrize("classes", [2, 9])
 def test_classes_in_a_pipeline(zoo: Path, tmp_path: Path, name: str, classes: int) -> None:
     labels = tuple(f"class {k}" for k in range(classes))
-    how: dict[str, Any] = {"max_seq_length": 32, "device": CPU}
+    how: dict[str, Any] = {"max_seq_length": 32}
     problem = Texts(reader_of(zoo / name), "classification", labels, **how)
     net, folder = saved_folder(tmp_path / "saved", problem)
     outputs = outputs_of(problem, net, problem.rows([Example(text) for text in TEXTS]))
@@ -285,7 +284,7 @@ def test_classes_in_a_pipeline(zoo: Path, tmp_path: Path, name: str, classes: in
 
 @pytest.mark.parametrize("name", ["electra", "roberta", "deberta"])
 def test_pairs_and_several_labels_in_the_librarys_class(zoo, tmp_path, name):
-    how: dict[str, Any] = {"max_seq_length": 32, "device": CPU}
+    how: dict[str, Any] = {"max_seq_length": 32}
     problem = Texts(reader_of(zoo / name), "multilabel", ("a", "b", "c"), **how)
     net, folder = saved_folder(tmp_path / "saved", problem)
     rows = problem.rows([Example(text, "it was", ()) for text in TEXTS])
@@ -308,7 +307,7 @@ def test_pairs_and_several_labels_in_the_librarys_class(zoo, tmp_path, name):
 def test_a_regression_on_its_own_scale(zoo: Path, tmp_path: Path, name: str) -> None:
     """Mean and deviation of the training values are in the saved weights."""
     reader = reader_of(zoo / name)
-    problem = Texts(reader, "regression", (), max_seq_length=32, device=CPU)
+    problem = Texts(reader, "regression", (), max_seq_length=32)
     problem.fit([Example("a", None, value) for value in (100.0, 110.0, 160.0)])
     assert (problem.center, problem.scale) == (pytest.approx(370 / 3), pytest.approx(26.2466929))
     net, folder = saved_folder(tmp_path / "saved", problem, scaled=(problem.scale, problem.center))
@@ -331,7 +330,7 @@ def test_a_regression_on_its_own_scale(zoo: Path, tmp_path: Path, name: str) -> 
 def test_tags_by_plain_transformers_code(zoo: Path, tmp_path: Path, name: str) -> None:
     """The class with the largest mean of the logits of a word's tokens."""
     labels = ("A", "B", "C")
-    how: dict[str, Any] = {"max_seq_length": 32, "device": CPU}
+    how: dict[str, Any] = {"max_seq_length": 32}
     problem = Tagging(reader_of(zoo / name), "tagging", labels, **how)
     _, folder = saved_folder(tmp_path / "saved", problem)
     made = [s.words for s in chunks().train[::5]] + [("films", "the", "plotlys", "badly")]  # type: ignore[union-attr]
@@ -356,7 +355,7 @@ def test_tags_by_plain_transformers_code(zoo: Path, tmp_path: Path, name: str) -
 @pytest.mark.parametrize("name", ["electra", "modernbert", "deberta"])
 def test_answers_by_plain_transformers_code(zoo: Path, tmp_path: Path, name: str) -> None:
     """The span of the context, at most 30 tokens long, with the largest sum of logits."""
-    how: dict[str, Any] = {"max_seq_length": 32, "device": CPU}
+    how: dict[str, Any] = {"max_seq_length": 32}
     problem = Answering(reader_of(zoo / name), "answering", (), **how)
     _, folder = saved_folder(tmp_path / "saved", problem)
     every = questions(impossible=True)[::3]

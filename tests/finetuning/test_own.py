@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toy import task_of
 
 from electrify.errors import UserError
 from electrify.finetuning.read import read_own
 from electrify.finetuning.split import split
-from electrify.finetuning.tasks import Answer, Example, Kind, Question, Sentence, TaskData
+from electrify.finetuning.tasks import Answer, Example, Question, Sentence, TaskData
 
 BARE = "good film,1\nbad film,0\n"
 PLAIN = {"header": False}
@@ -137,11 +138,37 @@ def test_missing_labels_are_left_out(tmp_path: Path) -> None:
         ("t.csv", "text,label\na,x\nb,y\nc,z\n", {"metrics": ("f1",)}, "f1 is for two classes"),
         ("t.jsonl", '{"text": 5, "label": 1}', {}, "line 1: 'text' must be a text, not 5"),
         ("t.jsonl", jsonl(["x"]), {"problem_type": "classification"}, "several labels. Give --pro"),
+        ("t.jsonl", records({"context": "a", "question": "q", "answers": ["c"]}), {}, r"s\[0\]"),
     ],
 )  # fmt: skip
 def test_mistakes(tmp_path: Path, name: str, text: str, given: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=says):
         own(tmp_path, text, name=name, **given)
+
+
+CONTEXT = "Paris lies on the Seine. Paris is large."
+
+
+@pytest.mark.parametrize(
+    ("answers", "wanted"),
+    [
+        ({"text": ["Paris", "Seine"], "answer_start": [25, 18]}, [("Paris", 25), ("Seine", 18)]),
+        ({"text": [], "answer_start": []}, []),
+        ("Paris", [("Paris", 0)]),
+        (["Seine", {"text": "Paris", "answer_start": 25}], [("Seine", 18), ("Paris", 25)]),
+    ],
+)
+def test_questions(tmp_path: Path, answers: Any, wanted: list[tuple[str, int]]) -> None:
+    """In tables, and in SQuAD's layout."""
+    row = {"context": CONTEXT, "question": "Where?", "answers": answers}
+    held = tuple(Answer(*each) for each in wanted)
+    first = Question("1", "Where?", CONTEXT, held)
+    second = Question("x", "Where?", CONTEXT, held)
+    found = own(tmp_path, records(row, row | {"id": "x", "title": "T"}), name="t.jsonl")
+    assert found.train == (first, second)
+    qas = [{"id": "x", "question": "Where?", "answers": answers, "is_impossible": not wanted}]
+    nested = {"version": "v2.0", "data": [{"paragraphs": [{"context": CONTEXT, "qas": qas}]}]}
+    assert own(tmp_path, json.dumps(nested), name="t.json").train == (second,)
 
 
 def test_notes_on_the_two_files(tmp_path: Path) -> None:
@@ -225,15 +252,6 @@ def test_parquet(tmp_path: Path) -> None:
         read(tmp_path / "bad.parquet")
 
 
-def task(train: Sequence[Any], kind: Kind = "classification", labels: int = 3) -> TaskData:
-    names = tuple(map(str, range(labels))) if kind in ("classification", "multilabel") else ()
-    both: Any = tuple(train)
-    return TaskData(
-        name="t", kind=kind, labels=names, metrics=("accuracy",), epochs=1,
-        train=both, validation=both,
-    )  # fmt: skip
-
-
 def texts(labels: Sequence[Any]) -> list[Example]:
     return [Example(f"text {k}", None, label) for k, label in enumerate(labels)]
 
@@ -244,10 +262,10 @@ def held(found: TaskData) -> Counter[Any]:
 
 def test_each_class_keeps_its_share() -> None:
     rows = texts([0 if k < 80 else 1 + k % 2 for k in range(100)])
-    found = split(task(rows), 0.2, seed=0)
+    found = split(task_of("classification", rows), 0.2, seed=0)
     assert held(found) == {0: 16, 1: 2, 2: 2}
     assert sorted([*found.train, *found.validation], key=rows.index) == rows  # type: ignore[arg-type]
-    assert found.validation != split(task(rows), 0.2, seed=1).validation
+    assert found.validation != split(task_of("classification", rows), 0.2, seed=1).validation
     assert [rows.index(e) for e in found.validation][:4] == FIRST  # type: ignore[arg-type]
 
 
@@ -264,7 +282,7 @@ FIRST = [5, 12, 17, 27]
 def test_equal_texts_stay_in_one_part(rows, fraction, seed):
     examples = [Example(str(text), None, label) for text, label in rows]
     try:
-        found = split(task(examples), fraction, seed=seed)
+        found = split(task_of("classification", examples), fraction, seed=seed)
     except UserError:
         return  # nothing is left for one part
     parts = [{e.text for e in part} for part in (found.train, found.validation)]  # type: ignore[union-attr]
@@ -274,7 +292,7 @@ def test_equal_texts_stay_in_one_part(rows, fraction, seed):
 
 def test_values_keep_their_distribution() -> None:
     rows = texts([float(k) for k in range(100)])
-    found = split(task(rows, "regression"), 0.2, seed=3)
+    found = split(task_of("regression", rows), 0.2, seed=3)
     tenths = Counter(int(e.label) // 10 for e in found.validation)  # type: ignore[union-attr,arg-type]
     assert tenths == dict.fromkeys(range(10), 2)
 
@@ -282,13 +300,13 @@ def test_values_keep_their_distribution() -> None:
 def test_sets_of_labels() -> None:
     """Those that occur often keep their share, those that occur once are cut by their rarest
     label, and every label stays in training."""
-    often = task(texts([((0, 1), (2,), ())[k % 3] for k in range(60)]), "multilabel")
+    often = task_of("multilabel", texts([((0, 1), (2,), ())[k % 3] for k in range(60)]))
     assert held(split(often, 0.2, seed=0)) == {(0, 1): 4, (2,): 4, (): 4}
     once = list(itertools.islice(itertools.combinations(range(12), 3), 200))
     for fraction in (0.1, 0.9):
-        found = split(task(texts(once), "multilabel", labels=12), fraction, seed=0)
+        found = split(task_of("multilabel", texts(once)), fraction, seed=0)
         assert abs(len(found.validation) - 200 * fraction) <= 2
     rare = texts([(0,), (1,), (0, 1)] * 19 + [(2,), (3, 0)])
     for seed in range(5):
-        found = split(task(rare, "multilabel", labels=4), 0.5, seed=seed)
+        found = split(task_of("multilabel", rare), 0.5, seed=seed)
         assert {label for e in found.train for label in e.label} == {0, 1, 2, 3}  # type: ignore[union-attr]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from toy import task_of
 from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
@@ -46,13 +47,7 @@ def texts_task(kind: Any, *, pairs: bool) -> TaskData:
             "regression": (4.5 if word in GOOD else 1.0) + 0.01 * k,
         }[kind]
         examples.append(Example(text, "it is not very fine" if pairs else None, label))
-    labels = {"classification": ("no", "yes"), "multilabel": ("a", "b", "c")}.get(kind, ())
-    metric = {"classification": "accuracy", "multilabel": "micro_f1"}.get(kind, "pearson")
-    many = tuple(examples)
-    return TaskData(
-        name="task", kind=kind, labels=labels, metrics=(metric,), epochs=1, train=many,
-        validation=many[:13],
-    )  # fmt: skip
+    return task_of(kind, examples, validation=tuple(examples[:13]))
 
 
 @pytest.mark.parametrize(
@@ -92,10 +87,7 @@ def test_answers_are_predicted_as_validated(zoo: Path, tmp_path: Path, unanswera
         answer = (Answer(word, len(context) - len(word)),)
         none = unanswerable and k % 2 == 0
         made.append(Question(f"q{k}", "it is ?", context, () if none else answer))
-    task = TaskData(
-        name="squad", kind="answering", labels=(), metrics=("exact", "f1"), epochs=1,
-        train=tuple(made), validation=tuple(made),
-    )  # fmt: skip
+    task = task_of("answering", made, name="squad")
     saved = tmp_path / "saved"
     files = trained(zoo / "bert", task, saved, max_seq_length=24)
     asked = [{"context": q.context, "qas": [{"id": q.id, "question": q.question}]} for q in made]
@@ -123,23 +115,6 @@ def models(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
         model.save_pretrained(folders[name])
         AutoTokenizer.from_pretrained(zoo / "bert").save_pretrained(folders[name])
     return folders
-
-
-def test_models_of_the_library(models: dict[str, str]) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(models["classes"])
-    model = AutoModelForSequenceClassification.from_pretrained(models["classes"]).eval()
-    with torch.inference_mode():
-        wanted = model(**tokenizer(TEXTS, padding=True, return_tensors="pt")).logits.softmax(-1)
-    found = predict(models["classes"], TEXTS, probabilities=True, bf16="false")
-    for one, row in zip(found, wanted, strict=True):
-        assert list(one["probabilities"].values()) == pytest.approx(row.tolist(), abs=1e-5)
-        assert one["predicted_label"] == f"LABEL_{int(row.argmax())}"
-        assert one["probability"] == max(one["probabilities"].values())
-    tagger = AutoModelForTokenClassification.from_pretrained(models["tags"]).eval()
-    with torch.inference_mode():
-        logits_LC = tagger(**tokenizer(TEXTS[0], return_tensors="pt")).logits[0, 1:-1]
-    found = predict(models["tags"], [TEXTS[0].split()], bf16="false")
-    assert found == [{"predicted_tags": [f"LABEL_{k}" for k in logits_LC.argmax(-1)]}]
 
 
 def table(path: Path) -> Path:

@@ -22,10 +22,10 @@ from electrify.finetuning import loop, one_run
 from electrify.finetuning import run as command
 from electrify.finetuning.one_run import finetune_one, shown_examples
 from electrify.finetuning.options import FinetuneConfig, FinetuneSettings, search_grid
+from electrify.finetuning.problems import Texts
 from electrify.finetuning.report import Report, report_of
 from electrify.finetuning.run import INITIAL, finetune, has_initial_words, initial_model
 from electrify.finetuning.tasks import AVERAGES, TASKS, Example
-from electrify.finetuning.texts import Texts
 from small import listing, pretrain_words
 
 Files = tuple[str, str]

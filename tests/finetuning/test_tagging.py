@@ -10,20 +10,19 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
-from toy import CPU, reader_of, task_of
+from toy import Given, reader_of, task_of
 
 from electrify.finetuning.encoding import windows
 from electrify.finetuning.loop import Answered, Batch
 from electrify.finetuning.metrics import span_scores, spans
+from electrify.finetuning.problems import NO_WORD, Tagging
 from electrify.finetuning.read import to_iob2
 from electrify.finetuning.tasks import Sentence
-from electrify.finetuning.texts import NO_WORD, Tagging
 from electrify.text.tables import column_sentences
 
 
 def tagging(zoo: Path, labels: tuple[str, ...], *, length: int = 16, first: bool = False) -> Any:
-    how: dict[str, Any] = {"max_seq_length": length, "device": CPU, "first_piece": first}
+    how: dict[str, Any] = {"max_seq_length": length, "first_piece": first}
     return Tagging(reader_of(zoo / "bert"), "tagging", labels, **how)
 
 
@@ -62,17 +61,6 @@ def test_rows_of_several_windows_by_hand(zoo: Path) -> None:
     assert problem.score(task, held) == {"accuracy": 1.0}
     lines = problem.files("t", task, held)["t.txt"].splitlines()
     assert lines[:2] == ["films A A", "the B B"]
-
-
-class Given(torch.nn.Module):
-    """A net with these logits."""
-
-    def __init__(self, logits_BLC: Tensor) -> None:
-        super().__init__()
-        self.logits_BLC = torch.nn.Parameter(logits_BLC)
-
-    def forward(self, inputs: object) -> Tensor:
-        return self.logits_BLC
 
 
 def test_a_words_logits_are_the_mean_of_its_tokens(zoo: Path) -> None:

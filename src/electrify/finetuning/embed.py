@@ -22,6 +22,7 @@ from ..files import written
 from ..text.streams import ending_of
 from ..values import given_texts
 from . import new_texts
+from .encoding import Truncation, fitting, rows_of_texts
 from .options import EmbedConfig
 from .tasks import Example
 
@@ -45,27 +46,28 @@ class Embedder:
     def __init__(self, options: EmbedConfig) -> None:
         from ..train.machine import pick_device
         from . import loop
-        from .encoding import Truncation
-        from .model import computing_in_bf16, load_encoder
-        from .texts import Texts
 
+        self.options = options
         self.device = pick_device(options.device)
         self.bf16 = loop.computes_in_bf16(options.bf16, self.device)
-        self.reader: Any = load_encoder(options.model, device=self.device)
+        self.reader, self.length = self.loaded(options.model)
+        self.truncation = Truncation(self.reader, self.length)
+
+    def loaded(self, model: str) -> tuple[Any, int]:
+        """The model with its tokenizer, and the most tokens of a text."""
+        from .model import computing_in_bf16, load_encoder
+
+        reader = load_encoder(model, device=self.device)
         if self.bf16:
-            computing_in_bf16(self.reader.encoder)
-        length = self.reader.fitting(options.max_seq_length, MAX_SEQ_LENGTH)
-        self.pooling = options.pooling
-        how: Any = {"max_seq_length": length, "device": self.device}
-        self.texts = Texts(self.reader, "regression", (), **how)
-        self.truncation = Truncation(self.reader, length)
+            computing_in_bf16(reader.encoder)
+        return reader, fitting(reader, self.options.max_seq_length, MAX_SEQ_LENGTH)
 
     def outputs(self, encoder: Any, batch: Any) -> dict[str, Any]:
         """`vectors` [B, D] of a minibatch, in float32."""
-        from .answering import class_tokens
+        from .problems import class_tokens
 
         states_BLD = encoder(**batch.inputs).last_hidden_state.float()
-        if self.pooling == "mean":
+        if self.options.pooling == "mean":
             mask_BL1 = batch.inputs["attention_mask"][..., None].float()
             return {"vectors": (states_BLD * mask_BL1).sum(1) / mask_BL1.sum(1)}
         places_B = class_tokens(batch, last=self.reader.last)
@@ -75,58 +77,52 @@ class Embedder:
         """[N, D], float32. Raises UserError if they are not numbers."""
         from . import loop
 
-        rows = self.texts.rows(examples)
+        rows = loop.Rows.of(self.reader, *rows_of_texts(self.reader, examples, self.length))
         found = loop.predict(self.reader.encoder, self, rows, after=after)
         self.truncation.add(examples, rows.lengths_N.tolist())
         return found["vectors"].numpy()
 
 
-class SentenceEmbedder:
+class SentenceEmbedder(Embedder):
     """A model of sentence-transformers, with its own pooling and dense layers."""
 
-    def __init__(self, options: EmbedConfig) -> None:
+    def loaded(self, model: str) -> tuple[Any, int]:
         from ..text.tokenizer import reading_text
-        from ..train.machine import pick_device
-        from . import loop
-        from .encoding import Truncation
 
-        what = f"{options.model} is a model of sentence-transformers ({SENTENCE_MODULES})"
+        what = f"{model} is a model of sentence-transformers ({SENTENCE_MODULES})"
         must_have(f"{what}, which", "sentence", "sentence_transformers")
         from sentence_transformers import SentenceTransformer  # type: ignore
 
         fact = f"{what} and has its own pooling. Leave --pooling out"
-        need(options.pooling == "mean", fact)
-        self.device = pick_device(options.device)
-        self.bf16 = loop.computes_in_bf16(options.bf16, self.device)
+        need(self.options.pooling == "mean", fact)
         how = {"device": str(self.device), "model_kwargs": {"use_safetensors": True}}
         with quiet():
-            self.model = SentenceTransformer(options.model, **how)
+            self.model = SentenceTransformer(model, **how)
         reading_text(self.model.tokenizer)
         most = self.model.max_seq_length or MAX_SEQ_LENGTH
-        self.model.max_seq_length = min(options.max_seq_length or most, most)
-        known = {"tokenizer": self.model.tokenizer, "name": options.model, "segments": False}
-        self.reader: Any = SimpleNamespace(**known, width=len(self.model.encode("")))
-        self.truncation = Truncation(self.reader, self.model.max_seq_length)
+        self.model.max_seq_length = min(self.options.max_seq_length or most, most)
+        known = {"tokenizer": self.model.tokenizer, "name": model, "segments": False}
+        width = len(self.model.encode(""))
+        return SimpleNamespace(**known, width=width), self.model.max_seq_length
 
     def __call__(self, examples: list[Any], after: After = lambda _: None) -> Array:
-        """[N, D], float32."""
         import torch
 
         texts = [example.text for example in examples]
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             found_ND = self.model.encode(texts, show_progress_bar=False)
-        self.truncation.add(examples, [self.truncation.length] * len(examples))
+        self.truncation.add(examples, [self.length] * len(examples))
         after(1.0)
         return np.asarray(found_ND, np.float32)
 
 
-def load_embedder(model: str | os.PathLike[str], **options: Any) -> Embedder | SentenceEmbedder:
+def load_embedder(model: str | os.PathLike[str], **options: Any) -> Embedder:
     """options: pooling, max_seq_length, device, bf16: see `EmbedConfig`. Raises UserError."""
     given: dict[str, Any] = {"files": (), "output_file": ".npy"} | options
-    return _embedder(EmbedConfig(model=os.fspath(model), **given))
+    return embedder_of(EmbedConfig(model=os.fspath(model), **given))
 
 
-def _embedder(options: EmbedConfig) -> Embedder | SentenceEmbedder:
+def embedder_of(options: EmbedConfig) -> Embedder:
     of_sentences = (Path(options.model) / SENTENCE_MODULES).is_file()
     return (SentenceEmbedder if of_sentences else Embedder)(options)
 
@@ -183,7 +179,7 @@ def embed_files(options: EmbedConfig) -> str:
         same = ending_of(given) == ending_of(options.files[0])
         corpus = new_texts.Files((given,), "regression", pairs=False, **how if same else {})
         corpus.check()
-    embedder = _embedder(options)
+    embedder = embedder_of(options)
     path = Path(options.output_file)
     columns = list(new_texts.joined(first.columns, {"embedding": None}))
     with new_texts.threads_of(options, embedder), written(path) as part, part.open("wb") as stream:
@@ -213,9 +209,7 @@ def _vectors(
     transform = None
     if corpus is not None:
         title = "whiten" if options.whiten else "center"
-        blocks = (
-            vectors_ND for _, vectors_ND in new_texts.in_blocks(corpus, embedder, title=title)
-        )
+        blocks = (block for _, block in new_texts.in_blocks(corpus, embedder, title=title))
         width, whiten = embedder.reader.width, options.whiten is not None
         transform = fitted(blocks, width=width, whiten=whiten, shown=corpus.paths[0])
         embedder.truncation.texts = embedder.truncation.truncated = 0
@@ -257,7 +251,7 @@ def _parquet(stream: IO[bytes], blocks: Blocks, columns: Sequence[str], width: i
 
 
 def embed(
-    embedder: Embedder | SentenceEmbedder,
+    embedder: Embedder,
     texts: Iterable[str],
     *,
     center: Iterable[str] | None = None,

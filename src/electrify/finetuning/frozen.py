@@ -13,18 +13,20 @@ tokens or words, C classes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ..train.machine import pick_device
+from .encoding import fitting, rows_of_texts
 from .loop import Batch, Rows, most_tokens, pieces
 from .metrics import spearman
 from .model import load_encoder
+from .problems import NO_WORD, Problem, Tagging, Texts, of_words
 from .tasks import Example, Sentence, TaskData
-from .texts import NO_WORD, Problem, Tagging, Texts, of_words
 
 Layers = Literal["last", "last4", "all"]
 
@@ -97,16 +99,18 @@ class Probed(Problem):
     def net(self, *, dropout: float | None) -> Probe:
         config = self.reader.encoder.config
         names = ("classifier_dropout", "hidden_dropout_prob", "dropout")
-        known = (getattr(config, name, None) for name in names)
-        p = dropout
-        if p is None:
-            p = next((float(x) for x in known if isinstance(x, int | float)), 0.1)
+        known = (dropout, *(getattr(config, name, None) for name in names), 0.1)
+        p = next(float(x) for x in known if isinstance(x, int | float))
         std = getattr(config, "initializer_range", None) or 0.02
         features = self.taken * self.reader.width * (4 if self.pairs else 1)
-        return Probe(features, len(self.labels) or 1, dropout=p, std=std).to(self.device)
+        return Probe(features, len(self.labels) or 1, dropout=p, std=std).to(self.reader.device)
 
     def features(self, examples: Sequence[Any]) -> Features:
         raise NotImplementedError
+
+    def empty(self, number: int) -> Tensor:
+        """Room for the states of the chosen layers."""
+        return torch.empty(number, self.taken * self.reader.width, device=self.reader.device)
 
     def training(self, examples: Sequence[Any]) -> Features:
         """Takes the mean and the deviation of each feature from these examples."""
@@ -127,9 +131,9 @@ class Probed(Problem):
         """Batches of the rows: their numbers [B], the batch, and the states of the chosen layers,
         [B, L, D] each in float32."""
         numbers_N = torch.arange(len(rows.lengths_N))
-        for index_B in pieces(numbers_N, rows.lengths_N, most_tokens(self.device)):
+        for index_B in pieces(numbers_N, rows.lengths_N, most_tokens(self.reader.device)):
             batch = rows.batch(index_B)
-            kind = self.device.type
+            kind = self.reader.device.type
             with torch.no_grad(), torch.autocast(kind, torch.bfloat16, enabled=self.bf16):
                 output = self.reader.encoder(**batch.inputs, output_hidden_states=True)
             yield index_B, batch, [x.float() for x in output.hidden_states[-self.taken :]]
@@ -137,32 +141,33 @@ class Probed(Problem):
 
 @dataclass
 class FrozenTexts(Probed, Texts):
+    """The texts of a pair are read one by one."""
+
     def notes(self, examples: Sequence[Example], rows: Any) -> list[str]:
-        """The texts of a pair are read one by one."""
         texts = [Example(t) for e in examples for t in (e.text, e.pair) if t is not None]
-        return super().notes(texts, Texts.rows(self, texts))
+        return super().notes(texts, self.read(texts))
+
+    def read(self, texts: Sequence[Example]) -> Rows:
+        return Rows.of(self.reader, *rows_of_texts(self.reader, texts, self.max_seq_length))
 
     def features(self, examples: Sequence[Example]) -> Features:
-        features_NF = self.mean_states([replace(e, pair=None) for e in examples])
-        if self.pairs:
-            u_NF, v_NF = features_NF, self.mean_states([second_text(e) for e in examples])
+        features_NF, *second = self.mean_states(examples)
+        for v_NF in second:
+            u_NF = features_NF
             features_NF = torch.cat([u_NF, v_NF, (u_NF - v_NF).abs(), u_NF * v_NF], -1)
         lengths_N = torch.ones(len(examples), dtype=torch.long)
-        return Features(features_NF, lengths_N, self.targets(examples).to(self.device))
+        return Features(features_NF, lengths_N, self.targets(examples).to(self.reader.device))
 
-    def mean_states(self, examples: Sequence[Example]) -> Tensor:
-        """[N, F]: the mean of each text's states, special tokens included."""
-        width = self.taken * self.reader.width
-        found_NF = torch.empty(len(examples), width, device=self.device)
-        for index_B, batch, layers in self.states(Texts.rows(self, examples)):
-            mask_BL1 = batch.inputs["attention_mask"][..., None].float()
-            pooled = [(x_BLD * mask_BL1).sum(1) / mask_BL1.sum(1) for x_BLD in layers]
-            found_NF[index_B.to(self.device)] = torch.cat(pooled, -1)
-        return found_NF
-
-
-def second_text(example: Example) -> Example:
-    return replace(example, text=example.pair or "", pair=None)
+    def mean_states(self, examples: Sequence[Example]) -> Iterator[Tensor]:
+        """[N, F]: the mean of each text's states, special tokens included; then, of pairs, that of
+        each second text's."""
+        for texts in zip(*([e.text, e.pair][: 1 + self.pairs] for e in examples), strict=True):
+            found_NF = self.empty(len(texts))
+            for index_B, batch, layers in self.states(self.read([Example(t or "") for t in texts])):
+                mask_BL1 = batch.inputs["attention_mask"][..., None].float()
+                pooled = [(x_BLD * mask_BL1).sum(1) / mask_BL1.sum(1) for x_BLD in layers]
+                found_NF[index_B.to(self.reader.device)] = torch.cat(pooled, -1)
+            yield found_NF
 
 
 @dataclass
@@ -173,14 +178,13 @@ class FrozenTagging(Probed, Tagging):
         rows = Tagging.rows(self, examples)
         begins_NL = rows.targets != NO_WORD
         number_NL = begins_NL.flatten().cumsum(0).view_as(begins_NL) - 1
-        width = self.taken * self.reader.width
-        found_WF = torch.empty(int(begins_NL.sum()), width, device=self.device)
+        found_WF = self.empty(int(begins_NL.sum()))
         for index_B, batch, layers in self.states(rows):
-            at_B = index_B.to(self.device)
+            at_B = index_B.to(self.reader.device)
             words_W = number_NL[at_B][begins_NL[at_B]]
             found_WF[words_W] = of_words(torch.cat(layers, -1), batch)
         lengths_N = torch.tensor([len(s.words) for s in examples])
-        words_NL = (torch.arange(int(lengths_N.max())) < lengths_N[:, None]).to(self.device)
+        words_NL = (torch.arange(int(lengths_N.max())) < lengths_N[:, None]).to(self.reader.device)
         targets_NL = torch.full_like(words_NL, NO_WORD, dtype=torch.int32)
         targets_NL[words_NL] = rows.targets[begins_NL]
         return Features(found_WF, lengths_N, targets_NL, words_NL)
@@ -197,20 +201,14 @@ def cosine_score(
     """How similar two texts are, without any training: Spearman's correlation of the cosines of
     mean states with the values of the validation pairs of a regression. Of several layers, the one
     with the highest correlation on the pairs `chosen_on` counts."""
-    at = pick_device(device)
-    reader = load_encoder(model, device=at)
-    how: Any = {"max_seq_length": reader.fitting(None, 128), "device": at, "layers": layers}
+    reader = load_encoder(model, device=pick_device(device))
+    how: Any = {"max_seq_length": fitting(reader, None, 128), "layers": layers, "pairs": True}
     problem = FrozenTexts(reader, "regression", (), **how)
 
     def of_layers(examples: Sequence[Any]) -> list[float]:
-        firsts = problem.mean_states([replace(e, pair=None) for e in examples])
-        seconds = problem.mean_states([second_text(e) for e in examples])
-        pairs = zip(firsts.chunk(problem.taken, -1), seconds.chunk(problem.taken, -1), strict=True)
-        found = [torch.nn.functional.cosine_similarity(u_ND, v_ND) for u_ND, v_ND in pairs]
+        sides = (states_NF.chunk(problem.taken, -1) for states_NF in problem.mean_states(examples))
+        found = [F.cosine_similarity(u_ND, v_ND) for u_ND, v_ND in zip(*sides, strict=True)]
         return [spearman([float(e.label) for e in examples], x_N.tolist()) for x_N in found]
 
-    best = 0
-    if problem.taken > 1:
-        fits = of_layers(chosen_on)
-        best = fits.index(max(fits))
-    return of_layers(task.validation)[best]
+    fits = of_layers(chosen_on) if problem.taken > 1 else [0.0]
+    return of_layers(task.validation)[fits.index(max(fits))]

@@ -19,15 +19,8 @@ from ..exporting.places import may_be_on_hub
 from ..hub import must_be_reachable
 from ..text.columns import number_of, text_columns
 from ..text.tables import Row, lines
+from . import read
 from .options import FinetuneConfig
-from .read import (
-    answering_of,
-    question_of,
-    question_rows,
-    read_own,
-    read_sentences,
-    tagging_of,
-)
 from .tasks import Described, Example, KnownTask, Sentence, TaskData, tasks_named
 
 MALFORMED = 0.01
@@ -43,7 +36,7 @@ def read_asked(options: FinetuneConfig) -> list[TaskData]:
     if options.task:
         found = tasks_named(options.task)
         return [read_task(row, options.data_dir, test=options.predict_test) for row in found]
-    return [read_own(options)]
+    return [read.read_own(options)]
 
 
 def read_task(row: KnownTask, data_dir: str | None, *, test: bool = False) -> TaskData:
@@ -68,7 +61,7 @@ def read_task(row: KnownTask, data_dir: str | None, *, test: bool = False) -> Ta
         return _task(*_splits(row, str(folder) if is_there else source), test=test)
     if row.kind == "tagging":
         return _tagging(row, file.parent)
-    return _task(row, _files(row, file.parent), test=test)
+    return _task(row, partial(_in_folder, row, file.parent), test=test)
 
 
 # ------------------------------------------------------------------ files
@@ -105,14 +98,13 @@ Opened = Callable[[Sequence[str], list[str] | None], tuple[str, Iterator[Row]] |
 none. The list takes the places of malformed lines; None for a part without labels."""
 
 
-def _files(row: KnownTask, folder: Path) -> Opened:
-    def opened(patterns: Sequence[str], odd: list[str] | None) -> tuple[str, Iterator[Row]] | None:
-        path = _file(row, folder, patterns)
-        # GLUE's test sets have a header, even CoLA's, and a prediction for each line.
-        header = True if odd is None else row.columns or True
-        return path and (str(path), question_rows(str(path), header=header, odd=odd))
-
-    return opened
+def _in_folder(
+    row: KnownTask, folder: Path, patterns: Sequence[str], odd: list[str] | None
+) -> tuple[str, Iterator[Row]] | None:
+    path = _file(row, folder, patterns)
+    # GLUE's test sets have a header, even CoLA's, and a prediction for each line.
+    header = True if odd is None else row.columns or True
+    return path and (str(path), read.question_rows(str(path), header=header, odd=odd))
 
 
 def _task(row: KnownTask, opened: Opened, *, test: bool) -> TaskData:
@@ -126,7 +118,7 @@ def _task(row: KnownTask, opened: Opened, *, test: bool) -> TaskData:
             return None
         name = Path(found[0]).name
         is_squad = row.kind == "answering"
-        make = question_of if is_squad else partial(_example, row, labelled=labelled)
+        make = read.question_of if is_squad else partial(_example, row, labelled=labelled)
         examples = tuple(map(make, found[1]))
         if not any(fnmatchcase(name, Path(pattern).name) for pattern in patterns):
             count = f"{len(examples):,} {'questions' if is_squad else 'examples'}"
@@ -151,7 +143,7 @@ def _task(row: KnownTask, opened: Opened, *, test: bool) -> TaskData:
     train, validation = part(row.train), part(row.validation)
     need(validation is not None, f"task {row.name!r}: no {' or '.join(row.validation)} there")
     if row.kind == "answering":
-        return answering_of(row.name, train, validation, epochs=row.epochs, notes=tuple(notes))
+        return read.answering_of(row.name, train, validation, epochs=row.epochs, notes=tuple(notes))
     also = tuple(further(row.also, "is not scored", labelled=True))
     tests = tuple(further(row.submission, "has no predictions", labelled=False)) if test else ()
     described = {each.name: getattr(row, each.name) for each in fields(Described)}
@@ -193,14 +185,14 @@ def _tagging(row: KnownTask, folder: Path) -> TaskData:
     notes = () if validation else (f"no development set: scored on {Path(str(paths[2])).name}",)
     also = (("test", test),) if test and validation else ()
     more = {"also": also, "epochs": row.epochs, "notes": notes}
-    return tagging_of(row.name, train or (), validation or test or (), **more)
+    return read.tagging_of(row.name, train or (), validation or test or (), **more)
 
 
 def _sentences(row: KnownTask, path: Path) -> tuple[Sentence, ...]:
     """In WikiANN's own files, each word begins with its language, as in en:Sioux."""
     word = next((line for line in lines(path) if line.strip()), "") if row.languages else ""
     language = re.match("[a-z-]+:", word)
-    return read_sentences(str(path), prefix=language[0] if language else "")
+    return read.read_sentences(str(path), prefix=language[0] if language else "")
 
 
 # ------------------------------------------------------------------ the Hub

@@ -9,15 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from ..draws import hashed
 from ..errors import UserError, need
+from ..onnx_models import batches
 from ..train.machine import supports_bf16
 from ..train.optim import factor, make_optimizer, parameter_groups
+from .encoding import Lists
 from .options import FinetuneSettings
 
 # The number of batches that are sorted by length together. With it, 88 to 91 % of the slots of
@@ -86,9 +88,24 @@ class Rows:
     places_NL: Tensor | None = None
     spots: Any = None
 
+    @classmethod
+    def of(cls, reader: Any, ids: Lists, types: Lists, targets: Any = None, **more: Any) -> Self:
+        """Token ids and types of each row, as tensors on the device. more: spots, and
+        places: 1 for tokens that the head may look at, else 0."""
+        device, pad = reader.device, reader.tokenizer.pad_token_id
+        if "places" in more:
+            more["places_NL"] = padded(more.pop("places"), 0, torch.uint8).bool().to(device)
+        return cls(
+            padded(ids, pad, torch.int32).to(device),
+            padded(types, 0, torch.uint8).to(device) if reader.segments else None,
+            torch.tensor([len(row) for row in ids]),
+            (torch.zeros(len(ids)) if targets is None else targets).to(device),
+            **more,
+        )
+
     @property
     def device(self) -> torch.device:
-        return self.targets.device
+        return self.ids_NL.device
 
     def batch(self, index_B: Tensor) -> Batch:
         """These rows, padded to the longest of them."""
@@ -143,12 +160,12 @@ def epoch_batches(
     if not by_length:
         return list(order.split(batch_size))
     whole = len(order) - len(order) % batch_size
-    batches = [order[whole:]] if whole < len(order) else []
+    found = [order[whole:]] if whole < len(order) else []
     for pool in order[:whole].split(max(1, min(POOL, whole // batch_size // POOLS)) * batch_size):
-        batches += [
+        found += [
             b for b in pool[torch.argsort(lengths_N[pool], stable=True)].split(batch_size) if len(b)
         ]  # splitting nothing gives one empty tensor
-    return [batches[int(i)] for i in shuffled(len(batches), seed, BATCHES, epoch)]
+    return [found[int(i)] for i in shuffled(len(found), seed, BATCHES, epoch)]
 
 
 def updates_of(n: int, *, batch_size: int, epochs: float) -> int:
@@ -156,16 +173,9 @@ def updates_of(n: int, *, batch_size: int, epochs: float) -> int:
     return max(1, math.ceil(math.ceil(n / batch_size) * epochs))
 
 
-def pieces(index_B: Tensor, lengths_N: Tensor, most: int) -> Iterator[Tensor]:
+def pieces(index_B: Tensor, lengths_N: Tensor, most: int) -> list[Tensor]:
     """The rows, shortest first, in pieces of at most `most` slots (one row may have more)."""
-    lengths_B, order_B = lengths_N[index_B].sort(stable=True)
-    index_B = index_B[order_B]
-    lengths = lengths_B.tolist()
-    begin = 0
-    for end in range(1, len(lengths) + 1):
-        if end == len(lengths) or (end + 1 - begin) * lengths[end] > most:
-            yield index_B[begin:end]
-            begin = end
+    return [index_B[piece] for piece in batches(lengths_N[index_B].tolist(), most)]
 
 
 # ------------------------------------------------------------------ updates
@@ -196,16 +206,16 @@ def train(
     total = updates_of(number, batch_size=size, epochs=epochs)
     per_epoch = math.ceil(number / size)
     net.train()
-    batches: list[Tensor] = []
+    order: list[Tensor] = []
     for step in range(total):
         epoch, at = divmod(step, per_epoch)
         if at == 0:
             how = {"batch_size": size, "seed": seed, "epoch": epoch}
-            batches = epoch_batches(rows.lengths_N, by_length=protocol.by_length, **how)
+            order = epoch_batches(rows.lengths_N, by_length=protocol.by_length, **how)
         now = rate_factor(protocol, step, total, settings.warmup_ratio)
         for group in optimizer.param_groups:
             group["lr"] = group["peak_lr"] * now
-        loss = backward(net, problem, rows, batches[at], summed=protocol.summed)
+        loss = backward(net, problem, rows, order[at], summed=protocol.summed)
         torch.nn.utils.clip_grad_norm_(named.values(), MAX_GRAD_NORM)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -236,42 +246,47 @@ def backward(net: Any, problem: Any, rows: Any, index_B: Tensor, *, summed: bool
     """The mean loss of a batch; its gradient is added to the parameters', in parts if the batch is
     long. summed: the gradient is that of the sum over the rows, or words; the returned loss is
     still the mean."""
-    parts = pieces(index_B, rows.lengths_N, most_tokens(rows.device))
-    batches = [rows.batch(part_B) for part_B in parts]
+    found = pieces(index_B, rows.lengths_N, most_tokens(rows.device))
+    parts = [rows.batch(part_B) for part_B in found]
     weights_P = torch.ones(1)  # which says nothing of a mean over a single part
-    if summed or len(batches) > 1:
-        weights_P = torch.stack([problem.weight(batch) for batch in batches]).float()
+    if summed or len(parts) > 1:
+        weights_P = torch.stack([problem.weight(batch) for batch in parts]).float()
     scale = weights_P.sum() if summed else 1.0
     losses: list[Tensor] = []
-    for batch, share in zip(batches, weights_P / weights_P.sum(), strict=True):
+    for batch, share in zip(parts, weights_P / weights_P.sum(), strict=True):
         losses.append(problem.loss(net, batch) * share)
         (losses[-1] * scale).backward()
     return torch.stack(losses).detach().sum()
 
 
-def predict(
-    net: Any, problem: Any, rows: Any, *, after: Callable[[float], None] = lambda share: None
-) -> Outputs:
-    """The problem's outputs, on the CPU and in the order of the rows. The mode of the net (training
-    or evaluation) is left unchanged. after: called after each pass with its share of the rows.
-    Raises UserError if they are not numbers."""
+def passes(
+    net: Any, rows: Any, outputs: Callable[[Any], Outputs], after: Callable[[float], None]
+) -> Iterator[tuple[Tensor, Outputs]]:
+    """The outputs of all rows, on the CPU, batch by batch with the numbers of its rows, the
+    shortest first. The mode of the net (training or evaluation) is left unchanged. after: called
+    after each pass with its share of the rows. Raises UserError if they are not numbers."""
     was_training = net.training
     net.train(False)
     number = len(rows.lengths_N)
-    order = list(pieces(torch.arange(number), rows.lengths_N, most_tokens(rows.device)))
-    parts: list[Outputs] = []
-    with torch.inference_mode():
-        for index_B in order:
-            found = problem.outputs(net, rows.batch(index_B))
-            parts.append({name: x.cpu() for name, x in found.items()})
-            after(len(index_B) / number)
+    for index_B in pieces(torch.arange(number), rows.lengths_N, most_tokens(rows.device)):
+        with torch.inference_mode():
+            found = {name: x.cpu() for name, x in outputs(rows.batch(index_B)).items()}
+        finite = all(bool(x.isfinite().all()) for x in found.values())
+        fact = "the model's outputs are not numbers: it diverged (lower --learning-rate) or is "
+        need(finite, f"{fact}damaged")
+        yield index_B, found
+        after(len(index_B) / number)
     net.train(was_training)
+
+
+def predict(
+    net: Any, problem: Any, rows: Any, *, after: Callable[[float], None] = lambda share: None
+) -> Outputs:
+    """The problem's outputs in the order of the rows, see `passes`."""
+    found = passes(net, rows, lambda batch: problem.outputs(net, batch), after)
+    order, parts = zip(*found, strict=True)
     back = torch.argsort(torch.cat(order))
-    outputs = {name: torch.cat([part[name] for part in parts])[back] for name in parts[0]}
-    finite = all(bool(x.isfinite().all()) for x in outputs.values())
-    fact = "the model's outputs are not numbers: it diverged (lower --learning-rate) or is damaged"
-    need(finite, fact)
-    return outputs
+    return {name: torch.cat([part[name] for part in parts])[back] for name in parts[0]}
 
 
 # ------------------------------------------------------------------ the machine

@@ -182,11 +182,9 @@ def score(
     """The named metrics, in order. labels, predictions: class numbers or values [N], or [N, C] as
     of `several`. probabilities: [N, C], for metrics that need them."""
     labels, predictions, sure = map(np.asarray, (labels, predictions, probabilities))
+    given = {True: sure, False: predictions}
     rows = {name: METRICS[name] for name in names}
-    return {
-        name: row.score(labels, sure if row.of_probabilities else predictions)
-        for name, row in rows.items()
-    }
+    return {name: row.score(labels, given[row.of_probabilities]) for name, row in rows.items()}
 
 
 def chosen(names: Sequence[str], kind: Kind) -> tuple[str, ...]:
@@ -203,11 +201,11 @@ def is_lower_better(name: str) -> bool:
     return name in METRICS and METRICS[name].lower
 
 
-def better(name: str, found: float, best: float) -> bool:
-    """Whether a score is better than the best so far. Any number is better than NaN."""
-    if math.isnan(found) or math.isnan(best):
-        return not math.isnan(found)
-    return found < best if is_lower_better(name) else found > best
+def rank(name: str, value: float) -> float:
+    """The score of a metric as a number that is lower where it is better; NaN is worst."""
+    if math.isnan(value):
+        return math.inf
+    return value if is_lower_better(name) else -value
 
 
 def require(names: Sequence[str]) -> None:

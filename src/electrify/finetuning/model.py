@@ -12,7 +12,7 @@ import copy
 import functools
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,22 +26,15 @@ from transformers.masking_utils import eager_mask
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
 from ..errors import UserError, failing_as, need
-from ..exporting.loading import (
-    is_causal,
-    load_config,
-    load_tokenizer,
-    load_weights,
-    loaded,
-    positions_of,
-    quiet,
-)
+from ..exporting import loading
 from ..exporting.places import METADATA, RANDOM
 from ..files import json_text, written
 from ..model.attention import LONG_ROW
 from ..model.dropout import dropout as drop
 from ..text.tokenizer import read_settings, without_origin, write_settings
-from .encoding import Frame, fitting
-from .tasks import CLASSES, KEY, TRAINED, Kind, class_for, kind_of
+from .encoding import Frame, Lists
+from .loop import Rows, passes
+from .tasks import CLASSES, KEY, TRAINED, Kind, kind_of
 
 LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
 PLAIN = "electrify_plain"
@@ -71,9 +64,14 @@ class Reader:
     def width(self) -> int:
         return self.encoder.config.hidden_size
 
-    def fitting(self, wanted: int | None, default: int) -> int:
-        """The tokens of a sequence. Raises UserError if more are wanted than it reads."""
-        return fitting(self.name, positions_of(self.encoder), wanted, default)
+    @property
+    def device(self) -> torch.device:
+        return next(self.encoder.parameters()).device
+
+    @property
+    def positions(self) -> int:
+        """The most tokens of a sequence."""
+        return loading.positions_of(self.encoder)
 
 
 def load_encoder(model: str, *, device: torch.device, dropout: float | None = None) -> Reader:
@@ -84,7 +82,7 @@ def load_encoder(model: str, *, device: torch.device, dropout: float | None = No
     and the encoder do not hold the same weights.
     """
     path = model.removeprefix(RANDOM)
-    config = load_config(path, causal=True)
+    config = loading.load_config(path, causal=True)
     for name, value in config.to_dict().items() if dropout is not None else ():
         if ("dropout" in name or name.endswith("pdrop")) and type(value) in (int, float):
             setattr(config, name, dropout)
@@ -96,10 +94,10 @@ def load_encoder(model: str, *, device: torch.device, dropout: float | None = No
         options["add_pooling_layer"] = False
     if model.startswith(RANDOM):
         config._attn_implementation = options.pop("attn_implementation")
-        with quiet():
+        with loading.quiet():
             encoder = model_class(config, **options)
     else:
-        encoder, info = loaded(AutoModel, path, config, **options)
+        encoder, info = loading.loaded(AutoModel, path, config, **options)
         lacking = sorted(info["missing_keys"])
         fact = f"{path} lacks {len(lacking)} of the encoder's {len(encoder.state_dict())} weights "
         need(not lacking, f"{fact}({_some(lacking)}). {RANDOM}{path} would give it random ones")
@@ -113,11 +111,11 @@ def _reader(name: str, encoder: Any, device: torch.device) -> Reader:
     weight = getattr(encoder.get_input_embeddings(), "weight", None)
     size = weight.shape[0] if weight is not None and weight.ndim == 2 else 0
     need(size > 0, f"{path} is a {config.model_type!r} model, which reads no tokens of a text")
-    tokenizer = load_tokenizer(path, vocab_size=size)
+    tokenizer = loading.load_tokenizer(path, vocab_size=size)
     several = (getattr(config, "type_vocab_size", None) or 0) > 1
     types = several and "token_type_ids" in inspect.signature(encoder.forward).parameters
     single, pair = Frame.of(tokenizer, "a"), Frame.of(tokenizer, "a", "b")
-    last = is_causal(config) or not single.before
+    last = loading.is_causal(config) or not single.before
     encoder = encoder.to(device=device, dtype=torch.float32)
     return Reader(name, encoder, tokenizer, types, single, pair, last)
 
@@ -251,9 +249,9 @@ def with_fresh_head(
     config.label2id = {name: k for k, name in enumerate(names)}
     if config.pad_token_id is None:  # a decoder finds the last token by it
         config.pad_token_id = reader.tokenizer.pad_token_id
-    auto = getattr(transformers, class_for(kind))
+    auto = getattr(transformers, CLASSES[kind][0])
     try:
-        with quiet():
+        with loading.quiet():
             library = auto.from_config(config)
     except ValueError as e:
         what = f"{auto.__name__} for {config.model_type!r} models"
@@ -269,7 +267,7 @@ def with_fresh_head(
     for module in library.modules():
         if isinstance(module, nn.Dropout) and id(module) not in encoder and dropout is not None:
             module.p = dropout
-    return Net(library.to(next(reader.encoder.parameters()).device))
+    return Net(library.to(reader.device))
 
 
 def learning_rates(net: Any, *, peak: float, decay: float, skip: bool = False) -> dict[str, float]:
@@ -335,6 +333,27 @@ class Finetuned:
     labels: tuple[str, ...]
     reading: Reading
 
+    def logits(
+        self,
+        ids: Lists,
+        types: Lists,
+        each: Callable[[int, Any], Any],
+        *,
+        after: Callable[[float], None],
+    ) -> list[Any]:
+        """What `each` makes of the number of a row and its logits, [C] or [L, C], in the batches of
+        a validation. after: called with the share of the rows after each batch."""
+        rows, found = Rows.of(self.reader, ids, types), [None] * len(ids)
+        for index_B, out in passes(self.net, rows, lambda b: {"logits": self.net(b.inputs)}, after):
+            for k, logits in zip(index_B.tolist(), out["logits"].numpy(), strict=True):
+                found[k] = each(k, logits)
+        return found
+
+    def probabilities(self, logits_NC: Any) -> Any:
+        """[N, C]: of each class; with several labels, that each holds."""
+        logits = torch.from_numpy(logits_NC)
+        return logits.sigmoid() if self.kind == "multilabel" else logits.softmax(-1)
+
 
 def save(
     net: Net, reader: Reader, task: str, folder: Path, *, reading: Reading, scaled: Scale = AS_IS
@@ -358,7 +377,7 @@ def save(
         tokenizer.backend_tokenizer.no_truncation()
     folder.parent.mkdir(parents=True, exist_ok=True)
     # An error of the disk has its own type in each of three libraries, one of them bare.
-    with failing_as(f"{folder} could not be written"), written(folder) as part, quiet():
+    with failing_as(f"{folder} could not be written"), written(folder) as part, loading.quiet():
         library.save_pretrained(part)
         tokenizer.save_pretrained(part)
         write_settings(part, without_origin(read_settings(part)))
@@ -378,10 +397,10 @@ def last_layer(library: Any) -> nn.Linear:
 
 def load_finetuned(model: str, *, device: torch.device) -> Finetuned:
     """Raises UserError for a model that was not fine-tuned, or lacks weights."""
-    config = load_config(model, causal=True)
+    config = loading.load_config(model, causal=True)
     kind = kind_of(model, config.to_dict())
-    auto = getattr(transformers, class_for(kind))
-    library, missing = load_weights(auto, model, config)
+    auto = getattr(transformers, CLASSES[kind][0])
+    library, missing = loading.load_weights(auto, model, config)
     fact = f"{model} lacks weights of the head ({_some(missing)})"
     need(not missing, f"{fact}, so it was not fine-tuned, or not saved in full")
     inner = library.base_model

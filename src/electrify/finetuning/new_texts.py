@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
 from unicodedata import category
 
 from ..console import harmless
-from ..errors import UserError, need
+from ..errors import need
 from ..exporting.places import check_place
 from ..files import written
 from ..onnx_models import must_be_of_torch
@@ -83,9 +84,6 @@ class Files:
     pairs: bool | None = None
     bytes_read: int = 0
 
-    def __post_init__(self) -> None:
-        need(bool(self.paths), "no file is given: name the files of texts")
-
     @property
     def size(self) -> int:
         """Bytes of all files."""
@@ -94,22 +92,21 @@ class Files:
     def check(self) -> list[Item]:
         """The first item of every file. Raises UserError if a file is missing, has another layout,
         or does not go with the first."""
+        need(bool(self.paths), "no file is given: name the files of texts")
         gone = next((path for path in self.paths if not Path(path).exists()), "")
         advice = "to give a text itself, put it into a file, one text a line: TEXTS.txt"
         need(not gone, f"no such file: {gone}", advice)
         firsts = list[Item]()
         for path in self.paths:
-            found = next(self._items(path), None)
-            if found is None:
-                raise UserError(f"{path}: no texts")
-            firsts.append(found)
+            found = list(islice(self._items(path), 1))
+            need(bool(found), f"{path}: no texts")
+            firsts += found
         alike = len({item.is_pair for item in firsts}) == 1
         need(alike, "some of the files have a second text. Give the others to another command")
         return firsts
 
     def __iter__(self) -> Iterator[Item]:
-        for path in self.paths:
-            yield from self._items(path)
+        return chain.from_iterable(map(self._items, self.paths))
 
     def blocks(self) -> Iterator[list[Item]]:
         """All items, in order, in blocks of bounded size, whatever else is in their rows."""
@@ -125,8 +122,6 @@ class Files:
             yield block
 
     def _items(self, path: str) -> Iterator[Item]:
-        if self.kind == "tagging" and self._holds_columns(path):
-            return self._column_sentences(path)
         read = {"tagging": self._sentences, "answering": self._questions}
         return read.get(self.kind, self._texts)(path)
 
@@ -147,25 +142,23 @@ class Files:
             yield Item(named if ending_of(path) == ".json" else row.cells, found)
 
     def _sentences(self, path: str) -> Iterator[Item]:
-        for row in self._rows(path):
-            column = next((name for name in TOKENS if isinstance(row.cells.get(name), list)), None)
-            if column is not None and self.text_column is None:
-                words = texts_of(row)
+        """Of columns with a word on each line, of lists of words, or of plain texts. The columns
+        beside the words' are called by their numbers, as those of a table without a header."""
+        in_columns, given = self._holds_columns(path), self.text_column
+        found = column_sentences(path, advance=self._advance) if in_columns else self._rows(path)
+        for row in found:
+            listed = (name for name in TOKENS if isinstance(row.cells.get(name), list))
+            column = next(listed, None) if given is None else None
+            if in_columns:
+                column = word_column(path, row, given)
+            if column is not None:
+                words = texts_of(row, [column])
             else:
-                column, _ = text_columns(path, [row], self.text_column, None, pairs=False)
+                column, _ = text_columns(path, [row], given, None, pairs=False)
                 words = words_in(row.text(column))
-            beside = tuple(name for name in row.cells if name != column)
-            yield Item(row.cells, Sentence(words, ()), beside=beside)
-
-    def _column_sentences(self, path: str) -> Iterator[Item]:
-        """Sentences of a file of columns. Those beside the words' are called by their numbers, as
-        the columns of a table without a header."""
-        for row in column_sentences(path, advance=self._advance):
-            column = word_column(path, row, self.text_column)
-            words = texts_of(row, [column])
-            others = {name: cells for name, cells in row.cells.items() if name != column}
-            cells = tuple(zip(*row.cells.values(), strict=True))
-            columns = {"words": list(words)} | others
+            others = {name: cell for name, cell in row.cells.items() if name != column}
+            cells = tuple(zip(*row.cells.values(), strict=True)) if in_columns else ()
+            columns = {"words": list(words)} | others if in_columns else row.cells
             yield Item(columns, Sentence(words, ()), cells, tuple(others))
 
     def _holds_columns(self, path: str) -> bool:

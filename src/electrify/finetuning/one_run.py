@@ -21,10 +21,11 @@ from torch import Tensor
 from ..progress import Progress
 from ..text.report import note_on_unknown
 from ..train.machine import keep_memory, peak_memory_bytes, pick_device
-from . import loop, metrics
-from .answering import Answering
+from . import loop
+from .encoding import fitting
 from .frozen import FrozenTagging, FrozenTexts
 from .loop import Answered
+from .metrics import rank
 from .model import (
     AS_IS,
     Reader,
@@ -36,10 +37,10 @@ from .model import (
     save,
 )
 from .options import FinetuneSettings
+from .problems import Answering, Tagging, Texts, class_weights
 from .published import ENCODER_DROPOUT, ElectraQuestions, PublishedTexts, published_head
 from .split import parted
-from .tasks import MAX_SEQ_LENGTH, Example, TaskData
-from .texts import Tagging, Texts, class_weights
+from .tasks import MAX_SEQ_LENGTH, TaskData
 
 # Added to a run's seed, so that dropout does not depend on how many random numbers loading used.
 DROPOUT_SEED = 1 << 32
@@ -132,13 +133,12 @@ def finetune_one(
         torch.manual_seed(seed)
         published = settings.protocol == "published"
         reader = load_encoder(model, device=device, dropout=ENCODER_DROPOUT if published else None)
-        bf16 = loop.computes_in_bf16(settings.bf16, device)
-        problem = problem_of(task, reader, settings, device, bf16=bf16)
+        problem = problem_of(task, reader, settings)
         torch.manual_seed(seed)  # the same head for every encoder of a class and width
         net = problem.net(dropout=settings.dropout)
         if save_to is not None and task.kind == "regression":
             last_layer(net.library)  # before the hours of training
-        if settings.frozen_encoder == "none" and bf16:
+        if settings.frozen_encoder == "none" and loop.computes_in_bf16(settings.bf16, device):
             computing_in_bf16(net.encoder)
         shown, selection = shown_examples(task, seed=seed, settings=settings)
         rows = problem.training(shown)
@@ -172,14 +172,12 @@ def finetune_one(
     return outcome
 
 
-def problem_of(
-    task: TaskData, reader: Reader, settings: FinetuneSettings, device: torch.device, *, bf16: bool
-) -> Any:
+def problem_of(task: TaskData, reader: Reader, settings: FinetuneSettings) -> Any:
     """The task made ready for an encoder."""
     group = task.kind if task.kind in ("tagging", "answering") else "texts"
     way = "frozen" if settings.frozen_encoder != "none" else settings.protocol
     default = task.max_seq_length or MAX_SEQ_LENGTH[task.kind]
-    how: dict[str, Any] = {"max_seq_length": reader.fitting(settings.max_seq_length, default)}
+    how: dict[str, Any] = {"max_seq_length": fitting(reader, settings.max_seq_length, default)}
     if group == "answering":
         questions: Any = (*task.train, *task.validation)
         how["answerless"] = not all(q.answers for q in questions)
@@ -188,9 +186,10 @@ def problem_of(
     if (group, way) == ("texts", "published"):
         how["value_range"] = task.value_range
     if way == "frozen":
-        pairs = isinstance(task.train[0], Example) and task.train[0].pair is not None
-        how |= {"layers": settings.frozen_encoder, "bf16": bf16, "pairs": pairs}
-    return PROBLEMS[group][way](reader, task.kind, task.labels, device=device, **how)
+        how["bf16"] = loop.computes_in_bf16(settings.bf16, reader.device)
+        how["pairs"] = getattr(task.train[0], "pair", None) is not None
+        how["layers"] = settings.frozen_encoder
+    return PROBLEMS[group][way](reader, task.kind, task.labels, **how)
 
 
 class Course:
@@ -223,19 +222,18 @@ class Course:
 
         def after(step: int, epoch: float, loss: Tensor) -> bool:
             losses.append(loss)
-            note, goes_on = "", True
+            note, left = "", 0
             if step % every == 0 or step == total:
-                mean = float(torch.stack(losses).mean())
+                found = self.evaluate(step, round(epoch, 4), float(torch.stack(losses).mean()))
                 losses.clear()
-                scores = self.evaluate(step, round(epoch, 4), mean)
+                name, value = next(iter(found.metrics.items()))
+                note = f"{task.name} seed {seed}: loss {found.loss:.3f}, {name} {value:.3f}"
                 patience = settings.early_stopping_patience or math.inf
-                goes_on = not self.choosing or len(self.points) - 1 - self.selected < patience
-                name, value = next(iter(scores.items()))
-                note = f"{task.name} seed {seed}: loss {mean:.3f}, {name} {value:.3f}"
+                if self.choosing and len(self.points) - 1 - self.selected >= patience:
+                    left = total - step
             if progress is not None:
-                left = 0 if goes_on else total - step
                 progress.advance(expected / total * (1 + left), note)
-            return goes_on
+            return left == 0
 
         how = {"rates": rates_of(net, self.problem.reader, task, settings), "epochs": epochs}
         loop.train(net, self.problem, rows, settings, seed=seed, after=after, **how)
@@ -243,7 +241,7 @@ class Course:
             net.load_state_dict(self.weights, strict=False)
             self.points[self.selected] = replace(self.points[self.selected], chosen=True)
 
-    def evaluate(self, step: int, epoch: float, loss: float) -> dict[str, float]:
+    def evaluate(self, step: int, epoch: float, loss: float) -> Point:
         """The scores on the validation examples, and whether this evaluation counts so far."""
         now, first = self.answered(self.held), self.task.metrics[0]
         scores, chosen = self.problem.score(self.task, now), None
@@ -251,14 +249,14 @@ class Course:
             found = self.answered(self.choosing)
             chosen = self.problem.score(self.task, found)[first]
         # Where no score is a number so far, the latest counts, as without a choice.
-        if chosen is None or math.isnan(self.best) or metrics.better(first, chosen, self.best):
+        if chosen is None or math.isnan(self.best) or rank(first, chosen) < rank(first, self.best):
             self.selected, self.held = len(self.points), now
-        if chosen is not None and self.selected == len(self.points):
-            named = self.net.named_parameters()
-            self.weights = {n: p.detach().clone() for n, p in named if p.requires_grad}
-            self.best = chosen
+            if chosen is not None:
+                named = self.net.named_parameters()
+                self.weights = {n: p.detach().clone() for n, p in named if p.requires_grad}
+                self.best = chosen
         self.points.append(Point(step, epoch, loss, scores, chosen))
-        return scores
+        return self.points[-1]
 
     def answered(self, held: Answered) -> Answered:
         return held._replace(outputs=loop.predict(self.net, self.problem, held.rows))

@@ -33,12 +33,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .answering import Answering, class_tokens, with_class_token
+from .encoding import NEVER, Guess, Places
 from .loop import Answered, Batch, Outputs
 from .model import Reader
-from .spans import NEVER, Guess, Places
+from .problems import Answering, Texts, class_tokens, with_class_token
 from .tasks import Example, Kind
-from .texts import Texts
 
 ENCODER_DROPOUT = 0.1
 BEAM = 20
@@ -60,13 +59,12 @@ def published_head(
 ) -> nn.Module:
     """The head of the public code, in place of the library's class. dropout: None is 0.1 for texts
     and 0 for words and answers."""
+    usual = 0.0 if kind in ("tagging", "answering") else 0.1
+    p = usual if dropout is None else dropout
     if kind == "answering":
-        head: nn.Module = ElectraHead(reader, dropout=dropout or 0.0)
-    else:
-        usual = 0.0 if kind == "tagging" else 0.1
-        p = usual if dropout is None else dropout
-        head = LinearHead(reader, len(labels) or 1, dropout=p, of_words=kind == "tagging")
-    return head.to(next(reader.encoder.parameters()).device)
+        return ElectraHead(reader, dropout=p).to(reader.device)
+    head = LinearHead(reader, len(labels) or 1, dropout=p, of_words=kind == "tagging")
+    return head.to(reader.device)
 
 
 class LinearHead(nn.Module):

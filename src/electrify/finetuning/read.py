@@ -211,14 +211,12 @@ def _answer(item: Any, context: str, where: str) -> Answer:
         item = {"text": item.strip(), "answer_start": context.find(item.strip())}
     keys = ("text", "answer_start")
     text, start = (item.get(key) if isinstance(item, dict) else None for key in keys)
-    fact = f"{where}: needs a text 'text' and a whole number 'answer_start', not {str(item)[:40]}"
-    if not isinstance(text, str) or type(start) is not int:
-        raise UserError(fact)
-    bare = text.strip()
-    fact = f"{where}: the context does not hold {text[:40]!r} at answer_start {start}"
-    held = bool(bare) and start >= 0 and context.startswith(text, start)
-    need(held, fact, "an answer is a piece of it, and its start counts characters from 0")
-    return Answer(bare, start + text.index(bare))
+    fact = f"{where}: the context does not hold its 'text' at its 'answer_start': {str(item)[:60]}"
+    advice = "an answer is a piece of it, and its start counts characters from 0"
+    if not isinstance(text, str) or type(start) is not int or not text.strip() or start < 0:
+        raise UserError(fact, advice)
+    need(context.startswith(text, start), fact, advice)
+    return Answer(text.strip(), start + len(text) - len(text.lstrip()))
 
 
 def answering_of(

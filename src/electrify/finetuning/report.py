@@ -10,8 +10,9 @@ import io
 import math
 import statistics
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from ..exporting.places import FROZEN, INITIAL, RANDOM
 from ..files import json_text, write
 from ..progress import aligned, say
 from .baselines import BASELINE
-from .metrics import better, is_lower_better
+from .metrics import is_lower_better, rank
 from .tasks import AVERAGES, TASKS
 
 COMPARED = (BASELINE, RANDOM, INITIAL)
@@ -55,7 +56,7 @@ class Row:
         values = [float(r["scores"][metric]) for r in runs]
         if not all(map(math.isfinite, values)):
             values = [math.nan] * len(values)  # nan has no order
-        ends = sorted(values, reverse=not is_lower_better(metric))
+        ends = sorted(values, key=partial(rank, metric))
         names = ("task", "model", "train_examples", "validation_examples", "point")
         found: dict[str, Any] = {name: runs[0][name] for name in names} | {"seeds": len(values)}
         found |= {"median": statistics.median(values), "mean": statistics.fmean(values)}
@@ -86,22 +87,15 @@ class Report:
         """For the models that have every score: the mean over the tasks of a published average
         (`GLUE` or `BabyLM`) of the first metric's median."""
         tasks = {task: TASKS[task].metrics[0] for task in AVERAGES[name].tasks}
-        medians: dict[str, list[float]] = {}
-        for row in self.rows:
-            if tasks.get(row.task) == row.metric:
-                medians.setdefault(row.model, []).append(row.median)
-        its = {model: found for model, found in medians.items() if len(found) == len(tasks)}
-        return {model: statistics.fmean(found) for model, found in its.items()}
+        firsts = grouped([row for row in self.rows if tasks.get(row.task) == row.metric], "model")
+        its = {model: found for model, found in firsts.items() if len(found) == len(tasks)}
+        return {model: statistics.fmean(row.median for row in its[model]) for model in its}
 
     def notes(self) -> list[str]:
         """What a reader of the scores must know, each once."""
         points = len({row.point for row in self.grid})
-        chosen = [
-            f"{row.task}: {row.model}: {row.point} is the best of {points} settings on these "
-            "validation examples"
-            for row in self.rows
-            if row.point
-        ]
+        of = f"is the best of {points} settings on these validation examples"
+        chosen = [f"{r.task}: {r.model}: {r.point} {of}" for r in self.rows if r.point]
         said = [f"{r['task']}: {note}" for r in self.records for note in r["notes"]]
         return list(dict.fromkeys(said + chosen))
 
@@ -113,37 +107,28 @@ class Report:
                 return self._by_model()
             rows = [[r.task, r.metric, r.model, percent(r.median)] for r in self.rows]
             return [["task", "metric", "model", "score"], *rows]
-        head = ["task", "metric", "model", "median", "mean", "std", "best", "worst", "seeds"]
+        scores = ("median", "mean", "std", "best", "worst")
         rows = [
             [
                 *(row.task, row.metric, row.model),
-                *map(percent, (row.median, row.mean, row.std, row.best, row.worst)),
+                *(percent(getattr(row, score)) for score in scores),
                 *(str(row.seeds), f"{row.train_examples:,}"),
             ]
             for row in self.rows
         ]
-        return [[*head, "trained on"], *rows]
-
-    @property
-    def names(self) -> int:
-        """The columns of the table that are no numbers."""
-        return self.cells()[0].index("model") + 1
+        return [["task", "metric", "model", *scores, "seeds", "trained on"], *rows]
 
     def _by_model(self) -> list[list[str]]:
-        by_model: dict[str, dict[str, Row]] = {}
-        for row in self.rows:
-            by_model.setdefault(row.model, {})[row.metric] = row
+        of = {(row.model, row.metric): row.median for row in self.rows}
         metrics = list(dict.fromkeys(row.metric for row in self.rows))
         named = [f"{m} (lower is better)" if is_lower_better(m) else m for m in metrics]
-        sign = 1 if is_lower_better(metrics[0]) else -1
 
         def place(model: str) -> float:
-            row = by_model[model].get(metrics[0])
-            return math.inf if row is None or math.isnan(row.median) else sign * row.median
+            return rank(metrics[0], of.get((model, metrics[0]), math.nan))
 
         return [["model", *named]] + [
-            [model, *(percent(its[m].median) if m in its else "" for m in metrics)]
-            for model, its in ((model, by_model[model]) for model in sorted(by_model, key=place))
+            [model, *(percent(of[model, m]) if (model, m) in of else "" for m in metrics)]
+            for model in sorted(dict.fromkeys(row.model for row in self.rows), key=place)
         ]
 
     def table(self) -> str:
@@ -156,36 +141,34 @@ class Report:
         ]
         of_models = tuple(f"{row.task}: {row.model}: " for row in self.rows)
         notes = [f"note: {n}" for n in self.notes() if n.startswith(of_models)]
-        sizes = {
+        own = [row for row in self.rows if not row.model.startswith(COMPARED)]
+        sizes = dict.fromkeys(
             f"{row.task}: {row.train_examples:,} training and {row.validation_examples:,} "
-            "validation examples": None
-            for row in self.rows
-            if not row.model.startswith(COMPARED)
-        }
-        table = aligned(self.cells(), names=self.names)
+            "validation examples"
+            for row in own
+        )
+        table = aligned(self.cells(), names=names_of(self.cells()))
         return "\n".join([*table, *sizes, *averages, *self.verdicts(), *notes])
 
     def verdicts(self) -> Iterator[str]:
         """For each task a sentence on the best model and the best baseline, random weights among
         them, by the median of the first metric; and on a probe that is better."""
-        for task in dict.fromkeys(row.task for row in self.rows):
-            rows = [row for row in self.rows if row.task == task]
+        for task, rows in grouped(self.rows, "task").items():
             metric = rows[0].metric
             rows = [row for row in rows if row.metric == metric and math.isfinite(row.median)]
-            sign = -1 if is_lower_better(metric) else 1
-            ranked = sorted(rows, key=lambda row: -sign * row.median)
-            own = [row for row in ranked if not row.model.startswith((*COMPARED, FROZEN))]
-            probes = [row for row in ranked if row.model.startswith(FROZEN)]
-            others = [row for row in ranked if row.model.startswith(COMPARED)]
+            rows.sort(key=lambda row: rank(metric, row.median))
+            own = [row for row in rows if not row.model.startswith((*COMPARED, FROZEN))]
+            others = [row for row in rows if row.model.startswith(COMPARED)]
             if own and others:
-                gain = 100 * sign * (own[0].median - others[0].median)
+                gain = 100 * (rank(metric, others[0].median) - rank(metric, own[0].median))
                 how = "better" if gain > 0 else "worse" if gain < 0 else "as good"
                 by = f"{abs(gain):.1f} points {how} than" if gain else f"{how} as"
                 yield (
                     f"{task}: {own[0].model} is {by} the best baseline in {metric}: "
                     f"{percent(own[0].median)}, {others[0].model} {percent(others[0].median)}"
                 )
-            if own and probes and sign * probes[0].median > sign * own[0].median:
+            probes = [row for row in rows if row.model.startswith(FROZEN)]
+            if own and probes and rank(metric, probes[0].median) < rank(metric, own[0].median):
                 yield (
                     f"{task}: a linear layer on the frozen encoder is better "
                     f"({percent(probes[0].median)}). Try other --num-train-epochs, a lower "
@@ -214,7 +197,7 @@ class Report:
         spread = " std is over seeds." * any(row.seeds > 1 for row in self.rows)
         blocks = [
             "# Fine-tuning",
-            markdown_table(self.cells(), names=self.names),
+            markdown_table(self.cells(), names=names_of(self.cells())),
             f"Scores times 100 on the validation examples {when}.{spread}",
             *self._published(),
             "\n".join(f"- {inert(note)}" for note in self.notes()),
@@ -223,7 +206,7 @@ class Report:
         return "\n\n".join(filter(None, blocks)) + "\n"
 
     def _published(self) -> Iterator[str]:
-        for task in dict.fromkeys(row.task for row in self.rows):
+        for task in grouped(self.rows, "task"):
             if task in TASKS and TASKS[task].published:
                 yield (
                     f"Published for {task} ({TASKS[task].metrics[0]}, all training examples, "
@@ -253,22 +236,32 @@ def report_of(
     """The rows of the runs; where they have several points, those of each model's best on each
     task. metrics: names by task, in order."""
     rows, grid, kept = list[Row](), list[Row](), list[Record]()
+    by_task = grouped(records, "task")
     for task, its in metrics.items():
-        by_model: dict[str, dict[str, list[Record]]] = {}
-        for r in records:
-            if r["task"] == task:
-                by_model.setdefault(r["model"], {}).setdefault(r["point"], []).append(r)
         best = []
-        for by_point in by_model.values():
-            firsts = [Row.of(runs, its[0]) for runs in by_point.values()]
-            top = firsts[0]
-            for row in firsts[1:]:
-                top = row if better(its[0], row.median, top.median) else top
+        for of_model in grouped(by_task.get(task, ()), "model").values():
+            points = grouped(of_model, "point")
+            firsts = [Row.of(runs, its[0]) for runs in points.values()]
+            top = min(firsts, key=lambda row: rank(its[0], row.median))
             grid += firsts if top.point else []
-            best.append(by_point[top.point])
+            best.append(points[top.point])
             kept += best[-1]
         rows += [Row.of(runs, metric) for metric in its for runs in best]
     return Report(tuple(rows), tuple(kept), settings, tuple(grid))
+
+
+def grouped(rows: Iterable[Any], name: str) -> dict[str, list[Any]]:
+    """Rows or records by a field of theirs, in order."""
+    found: dict[str, list[Any]] = {}
+    for row in rows:
+        value = getattr(row, name) if isinstance(row, Row) else row[name]
+        found.setdefault(value, []).append(row)
+    return found
+
+
+def names_of(cells: Sequence[Sequence[str]]) -> int:
+    """The columns of the table that are no numbers."""
+    return cells[0].index("model") + 1
 
 
 def percent(x: float | None) -> str:
@@ -292,12 +285,12 @@ def markdown_table(cells: Sequence[Sequence[str]], *, names: int) -> str:
 
 def draw_scores(figure: Any, report: Report) -> None:
     """A panel for each task."""
-    panels = {row.task: row.metric for row in reversed(report.rows)}
-    models = list(dict.fromkeys(row.model for row in report.rows))
+    panels, models = grouped(report.rows, "task"), list(grouped(report.rows, "model"))
     height = TITLE_HEIGHT + LINE_HEIGHT * len(models)
     figure.set_size_inches(PANEL_WIDTH, height * len(panels))
     axes = figure.subplots(len(panels), squeeze=False)[:, 0]
-    for axis, (task, metric) in zip(axes, reversed(panels.items()), strict=True):
+    for axis, (task, rows) in zip(axes, panels.items(), strict=True):
+        metric = rows[0].metric
         for k, model in enumerate(models):
             runs = [r for r in report.records if (r["task"], r["model"]) == (task, model)]
             scores = [100 * float(r["scores"][metric]) for r in runs]

@@ -52,6 +52,9 @@ SETTINGS = "finetune.json"
 """Marks the folder as one of `finetune`."""
 PREFIXES = (RANDOM, INITIAL, FROZEN)
 """Of models that are only for comparison: they are not saved, and submit nothing."""
+OF_UPDATES = ("learning_rate", "layerwise_lr_decay", "num_train_epochs", "min_train_steps")
+OF_UPDATES += ("eval_steps", "load_best_model_at_end", "early_stopping_patience")
+"""Settings that a probe has by default, whatever those of fine-tuning are."""
 Key = tuple[str, str, int, str]
 
 
@@ -136,11 +139,12 @@ def must_fit(options: FinetuneConfig, tasks: list[TaskData]) -> None:
     """Raises UserError for an option that none of the tasks would use, and if a library is
     missing."""
     kinds = {task.kind for task in tasks}
-    for _, settings in options.grid:
-        weighted, frozen = settings.class_weights != "none", settings.frozen_encoder != "none"
-        have_classes = bool(kinds - {"regression", "answering"})
-        need(have_classes or not weighted, "class_weights is for classes and tags. No task has any")
-        need("answering" not in kinds or not frozen, "frozen_encoder is not for questions")
+    every = [settings for _, settings in options.grid]
+    weighted = any(settings.class_weights != "none" for settings in every)
+    frozen = any(settings.frozen_encoder != "none" for settings in every)
+    have_classes = bool(kinds - {"regression", "answering"})
+    need(have_classes or not weighted, "class_weights is for classes and tags. No task has any")
+    need("answering" not in kinds or not frozen, "frozen_encoder is not for questions")
     for task in tasks:
         if task.kind not in ("tagging", "answering"):
             metrics.require(task.metrics)
@@ -189,17 +193,8 @@ def is_quick(model: str) -> bool:
 
 def probing(settings: FinetuneSettings) -> FinetuneSettings:
     """The settings of a probe on the last layer, from those of fine-tuning."""
-    return dataclasses.replace(
-        settings,
-        frozen_encoder="last",
-        learning_rate=None,
-        layerwise_lr_decay=None,
-        num_train_epochs=None,
-        min_train_steps=None,
-        eval_steps=None,
-        load_best_model_at_end=False,
-        early_stopping_patience=None,
-    )
+    usual = {name: getattr(FinetuneSettings(), name) for name in OF_UPDATES}
+    return dataclasses.replace(settings, frozen_encoder="last", **usual)
 
 
 def divided(model: str) -> tuple[str, str]:

@@ -28,13 +28,14 @@ MAX_SEQ_LENGTH: dict[Kind, int] = {
 }
 """Default length of a sequence in tokens, as in ELECTRA (chunking 256, SQuAD 512)."""
 CLASSES: dict[Kind, tuple[str, str | None]] = {
-    "classification": ("ForSequenceClassification", "single_label_classification"),
-    "multilabel": ("ForSequenceClassification", "multi_label_classification"),
-    "regression": ("ForSequenceClassification", "regression"),
-    "tagging": ("ForTokenClassification", None),
-    "answering": ("ForQuestionAnswering", None),
+    "classification": ("AutoModelForSequenceClassification", "single_label_classification"),
+    "multilabel": ("AutoModelForSequenceClassification", "multi_label_classification"),
+    "regression": ("AutoModelForSequenceClassification", "regression"),
+    "tagging": ("AutoModelForTokenClassification", None),
+    "answering": ("AutoModelForQuestionAnswering", None),
 }
-"""The ending of the library's class for a kind of task, and its name for the problem."""
+"""The library's class that loads, or makes, a model for a kind of task, and its name for the
+problem."""
 KEY = "electrify"
 """The key in config.json of how a model reads its texts (model.Reading)."""
 TRAINED = "fine-tuned"
@@ -213,11 +214,6 @@ def _key(name: str) -> str:
 # ------------------------------------------------------------------ fine-tuned models
 
 
-def class_for(kind: Kind) -> str:
-    """The library's class that loads, or makes, a model for a kind of task."""
-    return f"AutoModel{CLASSES[kind][0]}"
-
-
 def config_of(model: str) -> dict[str, Any]:
     """The config.json of a folder or a model of the Hub. Raises UserError."""
     folder = Path(model)
@@ -232,7 +228,9 @@ def kind_of(model: str, config: Mapping[str, Any]) -> Kind:
     have the class for tags."""
     name = str((config.get("architectures") or [""])[0])
     kinds: dict[Kind, str | None] = {
-        kind: problem for kind, (end, problem) in CLASSES.items() if name.endswith(end)
+        kind: problem
+        for kind, (auto, problem) in CLASSES.items()
+        if name.endswith(auto.removeprefix("AutoModel"))
     }
     part = metadata_of(model).get("part", TRAINED)
     what = f"the {part} of a run" if part != TRAINED else name or "a model without a head"

@@ -1,19 +1,26 @@
-"""Texts and words: a whole text, or two, with a class, several classes or a value (GLUE's kind of
-task), and sentences whose words have tags.
+"""A task made ready for an encoder: `Texts`, alone or in pairs, with a class, several classes or a
+value (GLUE's kind of task), `Tagging` of words, and `Answering` of questions by a piece of a
+context. encoding.py makes their rows.
 
 Tagging: the mean of the logits of a word's tokens decides, and each word is scored once, however
 long the sentence. The layer is linear, so this is the logit of the mean state. A sentence that does
 not fit is read through windows that overlap by half; a word is tagged in the window where it is
 farther from an edge.
 
+Answering: in training a window without the answer says that there is none where the task has
+unanswerable questions (SQuAD 2.0), and is left out if the task has none (1.1). "No answer" is the
+class token as start and end, as in BERT: its score is its sum of logits minus that of the best
+span.
+
 Shape suffixes: N examples or rows, B examples of a batch, L tokens, C classes, W words, P tokens of
-words.
+words, K spans kept.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,17 +30,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from . import metrics
-from .encoding import Lists, Truncation, rows_of_texts, rows_of_words
+from ..errors import need
+from . import encoding, metrics
+from .encoding import NEVER, Guess, Truncation
 from .loop import Answered, Batch, Outputs, Rows, padded
-from .metrics import span_scores
+from .metrics import answer_scores, score_answers, silenced, span_scores, threshold_of
 from .model import Reader, Reading, with_fresh_head
-from .tasks import TASKS, Example, Kind, Sentence, TaskData
+from .tasks import TASKS, Example, Kind, Question, Sentence, TaskData
 
 NO_WORD = -100
 """The target of a token with which no word begins, as in the library."""
 MOST_COLUMNS = 100
 """Classes whose probabilities are written."""
+COLUMNS = ("scores", "starts", "ends")
+"""Outputs of a window over a context: its best spans, [B, K] each. Beside them is null [B]."""
 
 
 @dataclass
@@ -45,7 +55,6 @@ class Problem:
     kind: Kind
     labels: tuple[str, ...]
     max_seq_length: int = field(kw_only=True)
-    device: torch.device = field(kw_only=True)
     weights: Tensor | None = field(default=None, kw_only=True)
     head: Callable[..., Any] = field(default=with_fresh_head, kw_only=True)
 
@@ -61,21 +70,6 @@ class Problem:
 
     def rows(self, examples: Sequence[Any]) -> Any:
         raise NotImplementedError
-
-    def as_rows(
-        self, ids: Lists, types: Lists, targets: Tensor, *, places: Any = None, spots: Any = None
-    ) -> Rows:
-        """Token ids, token types, and places (1 for tokens that the head may look at, else 0) of
-        each row, as tensors on the device."""
-        reader, device = self.reader, self.device
-        return Rows(
-            padded(ids, reader.tokenizer.pad_token_id, torch.int32).to(device),
-            padded(types, 0, torch.uint8).to(device) if reader.segments else None,
-            torch.tensor([len(row) for row in ids]),
-            targets.to(device),
-            None if places is None else padded(places, 0, torch.uint8).bool().to(device),
-            spots,
-        )
 
     def notes(self, examples: Sequence[Any], rows: Any) -> list[str]:
         """What a reader of the scores must know of the training examples and their rows."""
@@ -105,8 +99,8 @@ class Texts(Problem):
         self.scale = float(values_N.std(correction=0)) or 1.0
 
     def rows(self, examples: Sequence[Example]) -> Any:
-        ids, types = rows_of_texts(self.reader, examples, self.max_seq_length)
-        return self.as_rows(ids, types, self.targets(examples))
+        ids, types = encoding.rows_of_texts(self.reader, examples, self.max_seq_length)
+        return Rows.of(self.reader, ids, types, self.targets(examples))
 
     def targets(self, examples: Sequence[Example]) -> Tensor:
         """[N], or [N, C] of several labels each: 1, 0, and NaN where it is not known."""
@@ -146,17 +140,13 @@ class Texts(Problem):
         logits_NC = outputs["logits"].float()
         return logits_NC.sigmoid() if self.kind == "multilabel" else logits_NC.softmax(-1)
 
-    def chosen(self, outputs: Outputs, *, threshold: float = 0.5) -> Tensor:
-        """The class [N], whether each label is more probable than the threshold [N, C], or the
-        value before scaling [N]."""
+    def chosen(self, outputs: Outputs) -> Tensor:
+        """The class [N], whether each label is more probable than not [N, C], or the value before
+        scaling [N]."""
         logits_NC = outputs["logits"]
-        match self.kind:
-            case "regression":
-                return logits_NC[:, 0]
-            case "multilabel":
-                return (logits_NC > math.log(threshold / (1 - threshold))).int()
-            case _:
-                return logits_NC.argmax(-1)
+        if self.kind == "multilabel":
+            return (logits_NC > 0).int()
+        return logits_NC[:, 0] if self.kind == "regression" else logits_NC.argmax(-1)
 
     def values(self, outputs: Outputs) -> list[float]:
         """The values that a regression predicts, on their original scale."""
@@ -176,40 +166,34 @@ class Texts(Problem):
         """NAME.tsv of a test set, as GLUE's server wants it, or NAME-validation.csv: every example
         with its label, the prediction and the probabilities of the first MOST_COLUMNS classes. Only
         examples of your own are repeated."""
-        examples, outputs = held.examples, held.outputs
+        examples, chosen = held.examples, self.chosen(held.outputs).tolist()
+        if self.kind == "regression":
+            chosen = self.values(held.outputs)
+        elif self.kind == "multilabel":
+            chosen = [tuple(k for k, applies in enumerate(row) if applies) for row in chosen]
         if name in dict(task.test):
-            shown = self._shown(outputs, values="{:.3f}")
+            shown = (self.written(label, value="{:.3f}") for label in chosen)
             lines = "".join(f"{k}\t{answer}\n" for k, answer in enumerate(shown))
             return {f"{name}.tsv": f"index\tprediction\n{lines}"}
         columns: dict[str, Any] = {"row": range(len(examples))}
         own = ("text", "pair") if examples[0].pair is not None else ("text",)
         for column in own if task.name not in TASKS else ():
             columns[column] = [getattr(e, column) for e in examples]
-        columns["label"] = [self._label(e) for e in examples]
-        columns["prediction"] = self._shown(outputs, values="{!r}")
-        sure_CN = self.probabilities(outputs).T.tolist()
+        columns["label"] = [self.written(e.label, e.unknown) for e in examples]
+        columns["prediction"] = list(map(self.written, chosen))
+        sure_CN = self.probabilities(held.outputs).T.tolist()
         for label, sure_N in list(zip(self.labels, sure_CN, strict=False))[:MOST_COLUMNS]:
             columns[f"probability of {label}"] = [f"{p:.9g}" for p in sure_N]
         table = io.StringIO()
         csv.writer(table).writerows([list(columns), *zip(*columns.values(), strict=True)])
         return {f"{name}-validation.csv": table.getvalue()}
 
-    def _shown(self, outputs: Outputs, *, values: str) -> list[str]:
-        """Labels as the task's files write them (several with a bar between), or values."""
-        if self.kind == "regression":
-            return [values.format(value) for value in self.values(outputs)]
-        chosen = self.chosen(outputs).tolist()
-        if self.kind == "classification":
-            return [self.labels[k] for k in chosen]
-        return ["|".join(n for n, on in zip(self.labels, row, strict=True) if on) for row in chosen]
-
-    def _label(self, example: Example) -> str:
-        if isinstance(example.label, tuple):
-            unknown = (f"?{self.labels[k]}" for k in example.unknown)
-            return "|".join([*(self.labels[k] for k in example.label), *unknown])
-        if self.kind == "regression":
-            return repr(float(example.label))
-        return self.labels[int(example.label)]
+    def written(self, label: Any, unknown: Sequence[int] = (), *, value: str = "{!r}") -> str:
+        """A label as the task's files write it: several with a bar between, or a value."""
+        if isinstance(label, tuple):
+            names = [self.labels[k] for k in label] + [f"?{self.labels[k]}" for k in unknown]
+            return "|".join(names)
+        return value.format(float(label)) if self.kind == "regression" else self.labels[int(label)]
 
 
 def grade_classes(logits_BC: Tensor, targets_B: Tensor, weights_C: Tensor | None) -> Tensor:
@@ -252,20 +236,19 @@ class Tagging(Problem):
         """Words begin where a row's target is not NO_WORD: in the order of the sentences, each
         once. places: the pieces that stand for them."""
         numbers = {tag: k for k, tag in enumerate(self.labels)}
-        ids, types, targets, places = (list[list[int]]() for _ in range(4))
-        reader, length = self.reader, self.max_seq_length
-        for row in rows_of_words(reader.tokenizer, reader.single, examples, length):
-            tags = row.sentence.tags or self.labels[:1] * len(row.sentence.words)
-            target, place = [NO_WORD] * len(row.ids), [0] * len(row.ids)
-            for k, start, stop in row.words:
+        reader, found = self.reader, list[Any]()
+        how = reader.tokenizer, reader.single, examples, self.max_seq_length
+        for ids, types, sentence, words in encoding.rows_of_words(*how):
+            target, place = [NO_WORD] * len(ids), [0] * len(ids)
+            for k, start, stop in words:
                 stop = start + 1 if self.first_piece else stop
-                target[start] = numbers.get(tags[k], 0)
+                target[start] = numbers.get(sentence.tags[k], 0)
                 place[start:stop] = [1] * (stop - start)
-            ids.append(row.ids)
-            types.append(row.types)
-            targets.append(target)
-            places.append(place)
-        return self.as_rows(ids, types, padded(targets, NO_WORD, torch.int32), places=places)
+            found.append((ids, types, target, place))
+        ids, types, targets, places = zip(*found, strict=True)
+        return Rows.of(
+            self.reader, ids, types, padded(targets, NO_WORD, torch.int32), places=places
+        )
 
     def loss(self, net: Any, batch: Batch) -> Tensor:
         logits_WC = of_words(net(batch.inputs), batch)
@@ -305,12 +288,135 @@ def of_words(x_BLD: Tensor, batch: Batch) -> Tensor:
     """[W, D]: the mean over the tokens of each word, in the order of the words."""
     assert batch.places_BL is not None
     places_BL = batch.places_BL
-    begins_P = (batch.targets != NO_WORD)[:, : places_BL.shape[1]][places_BL]
-    return means(x_BLD[places_BL].float(), begins_P.cumsum(0) - 1)
-
-
-def means(of_tokens_PD: Tensor, word_P: Tensor) -> Tensor:
-    """[W, D]: the mean over the tokens of each word. word_P: the word of each token, in order."""
+    x_PD = x_BLD[places_BL].float()
+    word_P = (batch.targets != NO_WORD)[:, : places_BL.shape[1]][places_BL].cumsum(0) - 1
     counts_W = word_P.bincount()
-    sums_WD = of_tokens_PD.new_zeros(len(counts_W), of_tokens_PD.shape[1])
-    return sums_WD.index_add(0, word_P, of_tokens_PD) / counts_W[:, None]
+    sums_WD = x_PD.new_zeros(len(counts_W), x_PD.shape[1])
+    return sums_WD.index_add(0, word_P, x_PD) / counts_W[:, None]
+
+
+@dataclass
+class Answering(Problem):
+    """answerless: whether some questions of the task have no answer. The published protocol learns
+    from every window, also of SQuAD 1.1, may choose the separator behind the context, and scores
+    "no answer" by itself."""
+
+    answerless: bool = field(default=False, kw_only=True)
+    doc_stride: int = field(default=encoding.DOC_STRIDE, kw_only=True)
+    n_best: int = field(default=encoding.N_BEST, kw_only=True)
+    longest_answer: int = field(default=encoding.LONGEST_ANSWER, kw_only=True)
+    published = False
+
+    def training(self, examples: Sequence[Question]) -> Any:
+        """Only the windows that something can be learnt from."""
+        return self.rows(examples, learning=True)
+
+    def rows(self, examples: Sequence[Question], *, learning: bool = False) -> Any:
+        """targets: start, end, and whether the question has no answer. spots: the Part of each
+        row. places: the tokens that an answer may begin or end with."""
+        reader, found = self.reader, list[Any]()
+        how = reader.tokenizer, reader.pair, examples, self.max_seq_length
+        for ids, types, window in encoding.rows_of_questions(*how, stride=self.doc_stride):
+            question = examples[window.question]
+            target = [len(ids) - 1 if reader.last else 0] * 2  # no answer
+            if learning:
+                true = None
+                if question.answers:
+                    true = encoding.tokens_of(question.answers[0], question.context, window.offsets)
+                    if true is None:  # characters that are in no token: nothing to point at
+                        continue
+                if true and window.begin <= true[0] and true[1] < window.end:
+                    target = [window.start - window.begin + k for k in true]
+                elif not (self.answerless or self.published):
+                    continue
+            stop = len(ids) if self.published else window.stop
+            places = [int(window.start <= k < stop) for k in range(len(ids))]
+            found.append((ids, types, [*target, int(not question.answers)], places, window))
+        fact = f"no training answer fits into {self.max_seq_length} tokens. Raise --max-seq-length"
+        need(bool(found), fact)
+        ids, types, targets, places, spots = zip(*found, strict=True)
+        targets = torch.tensor(targets, dtype=torch.int32)
+        return Rows.of(self.reader, ids, types, targets, places=places, spots=spots)
+
+    def _logits(self, net: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Start and end logits [B, L] at the places and the class token; elsewhere NEVER."""
+        allowed_BL = with_class_token(batch, last=self.reader.last)
+        start_BL, end_BL = net(batch.inputs).masked_fill(~allowed_BL[..., None], NEVER).unbind(-1)
+        return start_BL, end_BL
+
+    def loss(self, net: Any, batch: Batch) -> Tensor:
+        start_BL, end_BL = self._logits(net, batch)
+        start_B, end_B, _ = batch.targets.long().unbind(1)
+        return (F.cross_entropy(start_BL, start_B) + F.cross_entropy(end_BL, end_B)) / 2
+
+    def weight(self, batch: Batch) -> Tensor:
+        return torch.tensor(len(batch.lengths_B))
+
+    def outputs(self, net: Any, batch: Batch) -> Outputs:
+        """The n_best spans of each window: scores, starts, ends [B, K], null [B]."""
+        start_BL, end_BL = self._logits(net, batch)
+        at_B1 = class_tokens(batch, last=self.reader.last)[:, None]
+        null_B = (start_BL.gather(1, at_B1) + end_BL.gather(1, at_B1))[:, 0]
+        assert batch.places_BL is not None
+        logits = (x.masked_fill(~batch.places_BL, NEVER).cpu().numpy() for x in (start_BL, end_BL))
+        spans = encoding.best_spans(*logits, longest=self.longest_answer, keep=self.n_best)
+        columns = map(torch.from_numpy, spans)
+        return dict(zip(COLUMNS, columns, strict=True)) | {"null": null_B}
+
+    def guesses(self, held: Answered) -> list[list[Guess]]:
+        """The `n_best` best different answers to each question, best first."""
+        spans = [held.outputs[name].numpy() for name in COLUMNS]
+        return encoding.guesses_of(held.examples, held.rows.spots, spans, n_best=self.n_best)
+
+    def best(self, held: Answered) -> tuple[list[list[Guess]], list[float]]:
+        """The guesses for each question, and how much speaks for no answer."""
+        guesses, null_B = self.guesses(held), held.outputs["null"].tolist()
+        return guesses, encoding.answerless(guesses, held.rows.spots, null_B, alone=self.published)
+
+    def score(self, task: TaskData, held: Answered) -> dict[str, float]:
+        guesses, none = self.best(held)
+        if not self.answerless:
+            return score_answers(held.examples, encoding.firsts(guesses))
+        found = answer_scores(held.examples, encoding.firsts(guesses), none)
+        # Not all of them, if a kind of question is missing.
+        return {name: found.pop(name, math.nan) for name in task.metrics} | found
+
+    def files(self, name: str, task: TaskData, held: Answered) -> dict[str, str]:
+        """NAME.predictions.json, the official file (question id to answer), and NAME.nbest.json;
+        with unanswerable questions NAME.null_odds.json too, and the predictions are empty above
+        the threshold of the best F1."""
+        guesses, none = self.best(held)
+        texts = encoding.firsts(guesses)
+        each = [[{"text": g.text, "score": round(g.score, 5)} for g in its] for its in guesses]
+        files: dict[str, Sequence[Any]] = {"nbest": each}
+        if self.answerless:
+            files["null_odds"] = none
+            texts = silenced(texts, none, threshold_of(held.examples, texts, none))
+        files["predictions"] = texts
+        ids = [q.id for q in held.examples]
+        by_id = {which: dict(zip(ids, its, strict=True)) for which, its in files.items()}
+        return {
+            f"{name}.{which}.json": f"{json.dumps(content, ensure_ascii=False, indent=1)}\n"
+            for which, content in by_id.items()
+        }
+
+    def reading(self, task: TaskData, held: Answered) -> Reading:
+        """With the threshold of "no answer" that is best on the validation questions."""
+        found = super().reading(task, held)
+        if not self.answerless:
+            return found
+        guesses, none = self.best(held)
+        threshold = threshold_of(held.examples, encoding.firsts(guesses), none)
+        return found | {"no_answer_threshold": max(threshold, NEVER)}
+
+
+def class_tokens(batch: Batch, *, last: bool) -> Tensor:
+    """The position of the class token in each row, [B]."""
+    lengths_B = batch.lengths_B.long()
+    return lengths_B - 1 if last else torch.zeros_like(lengths_B)
+
+
+def with_class_token(batch: Batch, *, last: bool) -> Tensor:
+    """[B, L]: the places of the batch and the class token."""
+    assert batch.places_BL is not None
+    return batch.places_BL.scatter(1, class_tokens(batch, last=last)[:, None], True)
