@@ -178,15 +178,17 @@ class ModernBert(TwoLabels):
     def config_values(
         self, shape: ModernBertShape, special: SpecialIds, dropout: float, attention_dropout: float
     ) -> dict[str, Any]:
-        thetas = {"global": shape.global_rope_theta, "local": shape.local_rope_theta}
-        ropes = {k: {"rope_type": "default", "rope_theta": theta} for k, theta in thetas.items()}
+        ropes = {
+            theirs: {"rope_type": "default", "rope_theta": getattr(shape, f"{kind}_rope_theta")}
+            for kind, theirs in LAYER_TYPES.items()
+        }
         return {
             **{name: getattr(shape, name) for name in NUMBERS},
             **self.fixed,
             **FIXED_HEAD,
             "norm_eps": shape.layer_norm_eps,
             "layer_types": [LAYER_TYPES[kind] for kind in shape.kinds],
-            "rope_parameters": {LAYER_TYPES[kind]: rope for kind, rope in ropes.items()},
+            "rope_parameters": ropes,
             "embedding_dropout": dropout,
             "mlp_dropout": dropout,
             "attention_dropout": attention_dropout,
