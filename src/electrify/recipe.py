@@ -367,8 +367,9 @@ class Train:
     """Number of newest checkpoints to keep. `none` keeps all."""
     max_minutes: Positive | None = None
     """Save and stop after this many minutes. The same command resumes for as long again."""
-    report_to: tuple[Literal["tensorboard", "none"], ...] = ("tensorboard",)
-    """Trackers in addition to metrics.jsonl."""
+    report_to: tuple[Literal["tensorboard", "wandb", "none"], ...] = ("tensorboard",)
+    """Trackers in addition to metrics.jsonl. wandb sends the recipe and the metrics to the project
+    $WANDB_PROJECT [default: electrify]."""
     non_finite: Literal["stop", "skip", "rollback"] = "stop"
     """If the loss or gradient of an update is not finite: stop without saving, skip the update, or
     roll back to the newest checkpoint and continue with the following batches."""

@@ -1,89 +1,192 @@
-"""`electrify push`, against a stand-in of the Hub's client with the client's own signatures."""
+"""`electrify push`, against a stand-in of the Hub's HTTP API on this machine."""
 
+import base64
+import json
+import os
+import re
 import shutil
+import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from unittest.mock import create_autospec
 
 import pytest
-from huggingface_hub import HfApi, RepoUrl
-from huggingface_hub.errors import HfHubHTTPError
-from huggingface_hub.utils import filter_repo_objects
 
 from small import mistake, run
 
-SENT = {"config.json", "model.safetensors", "tokenizer.json", "README.md", "electrify.json"}
-SENT |= {"modules.json", "1_Pooling/config.json"}
-KEPT = {"notes.txt", "training_args.bin", "pytorch_model.bin", ".env", "1_Pooling/private.txt"}
+WEIGHTS = bytes(range(256)) * 40
+SENT = {
+    "config.json": b'{"model_type": "electra"}',
+    "model.safetensors": WEIGHTS,
+    "tokenizer.json": b"{}",
+    "README.md": b"---\nlicense: mit\n---\n# a model\n",
+    "electrify.json": b'{"part": "discriminator"}',
+    "modules.json": b"[]",
+    "1_Pooling/config.json": b'{"a": 1}',
+}
+KEPT = ("notes.txt", "training_args.bin", "pytorch_model.bin", ".env", "1_Pooling/private.txt")
+
+
+class Hub(ThreadingHTTPServer):
+    """Records each request, and of each repository how it was created, its commit, and the bytes of
+    each file by its path."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Requests)
+        self.requests: list[tuple[str, str]] = []
+        self.created: dict[str, Any] = {}
+        self.commits: dict[str, Any] = {}
+        self.files: dict[str, dict[str, bytes]] = {}
+        self.large: dict[str, bytes] = {}
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class Requests(BaseHTTPRequestHandler):
+    server: Hub
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def answer(self, content: dict[str, Any], status: int = 200) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def body(self) -> bytes:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.requests.append((self.command, self.path))
+        return body
+
+    def do_PUT(self) -> None:
+        self.server.large[self.path.rpartition("/")[2]] = self.body()
+        self.answer({})
+
+    def do_POST(self) -> None:
+        hub, body = self.server, self.body()
+        assert self.headers["Authorization"] == "Bearer hf_of_a_test"
+        if self.path == "/api/repos/create":
+            asked = json.loads(body)
+            if asked["organization"] == "stranger":
+                self.answer({"error": "You do not have the right"}, 403)
+                return
+            hub.created[asked["name"]] = asked
+            self.answer({"url": f"{hub.url}/someone/{asked['name']}"})
+        elif "/preupload/" in self.path:
+            names = [file["path"] for file in json.loads(body)["files"]]
+            modes = {name: "lfs" if name.endswith(".safetensors") else "regular" for name in names}
+            files = [{"path": n, "uploadMode": m, "shouldIgnore": False} for n, m in modes.items()]
+            self.answer({"files": files})
+        elif self.path.endswith("/info/lfs/objects/batch"):
+            upload = {"href": f"{hub.url}/store/"}
+            objects = [
+                {**one, "actions": {"upload": {"href": upload["href"] + one["oid"]}}}
+                for one in json.loads(body)["objects"]
+            ]
+            self.answer({"transfer": "basic", "objects": objects})
+        elif "/commit/" in self.path:
+            name = self.path.split("/")[4]
+            files = hub.files.setdefault(name, {})
+            for line in map(json.loads, body.splitlines()):
+                value = line["value"]
+                if line["key"] == "header":
+                    hub.commits[name] = value
+                elif line["key"] == "lfsFile":
+                    files[value["path"]] = hub.large[value["oid"]]
+                else:
+                    files[value["path"]] = base64.b64decode(value["content"])
+            self.answer({"commitUrl": f"{hub.url}/someone/{name}/commit/abc", "commitOid": "abc"})
+        else:
+            self.answer({})
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Any:
-    made = create_autospec(HfApi, instance=True)
-    made.create_repo.side_effect = lambda name, **how: RepoUrl(f"https://huggingface.co/{name}")
-    monkeypatch.setattr("huggingface_hub.HfApi", lambda: made)
-    return made
+def hub() -> Iterator[Hub]:
+    with Hub() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     folder = tmp_path / "model"
-    for name in SENT | KEPT:
+    for name, content in SENT.items() | {(name, b"secret") for name in KEPT}:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(bytes(10_240 if name == "model.safetensors" else 10))
+        path.write_bytes(content)
     return folder
 
 
-def test_the_files_of_a_model_are_sent_and_nothing_else(hub, model, capsys):
+CODE = """
+import json, sys
+from electrify.cli import main
+for words in json.load(sys.stdin):
+    print("status", main(["push", *words]), flush=True)
+    print("---", file=sys.stderr, flush=True)
+"""
+
+
+def pushed(endpoint: str, *lines: list[Any]) -> tuple[list[str], list[str]]:
+    """What the commands print and say, one after the other, in a process of their own: the client
+    reads its environment once."""
+    own = {"HF_ENDPOINT": endpoint, "HF_TOKEN": "hf_of_a_test", "HF_HUB_DISABLE_XET": "1"}
+    own |= {"HF_HUB_DISABLE_TELEMETRY": "1", "NO_PROXY": "127.0.0.1", "HF_HUB_OFFLINE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", CODE],
+        input=json.dumps([list(map(str, words)) for words in lines]),
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | own,
+    )
+    return re.split(r"(?<=status \d)\n", done.stdout)[:-1], done.stderr.split("---\n")[:-1]
+
+
+def test_the_files_of_a_model_are_sent_and_nothing_else(hub, model):
     """A run stands for its discriminator."""
-    run_folder = model.parent / "run"
-    shutil.copytree(model, run_folder / "discriminator")
-    (run_folder / "config.yaml").touch()
-    assert run("push", str(model), "someone/one", "--commit-message", "the first") == 0
-    listed = capsys.readouterr().out
-    assert "sent to https://huggingface.co/someone/one" in listed
-    assert "10.2 kB  model.safetensors" in listed
-    words = ["someone/public", "--public", "--revision", "v1"]
-    assert run("push", str(run_folder), *words) == 0
-    made = [(*call.args, call.kwargs) for call in hub.create_repo.call_args_list]
-    private, public = ({"private": is_private, "exist_ok": True} for is_private in (True, False))
-    assert made == [("someone/one", private), ("someone/public", public)]
-    hub.create_branch.assert_called_once_with("someone/public", branch="v1", exist_ok=True)
-    folders = [model, run_folder / "discriminator"]
-    for call, folder in zip(hub.upload_folder.call_args_list, folders, strict=True):
-        assert call.kwargs["folder_path"] == folder
-        names = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
-        patterns = call.kwargs["allow_patterns"]
-        assert set(filter_repo_objects(names, allow_patterns=patterns)) == SENT
-    first, second = (call.kwargs for call in hub.upload_folder.call_args_list)
-    assert (first["repo_id"], first["commit_message"]) == ("someone/one", "the first")
-    assert (second["repo_id"], second["revision"]) == ("someone/public", "v1")
+    run = model.parent / "run"
+    run.mkdir()
+    (run / "config.yaml").touch()
+    shutil.copytree(model, run / "discriminator")
+    (one, public, refused), errors = pushed(
+        hub.url,
+        [model, "someone/one", "--commit-message", "the first"],
+        [run, "someone/public", "--public", "--revision", "v1"],
+        [model, "stranger/model"],
+    )
+    assert one.endswith("status 0"), errors
+    assert public.endswith("status 0"), errors
+    asked = [hub.created[name] for name in ("one", "public")]
+    assert [a["visibility"] for a in asked] == ["private", "public"]
+    assert [a["organization"] for a in asked] == ["someone"] * 2
+    assert hub.commits["one"]["summary"] == "the first"
+    assert hub.files == {"one": SENT, "public": SENT}
+    assert f"sent to {hub.url}/someone/one" in one
+    assert "10.2 kB  model.safetensors" in one
+    assert ("POST", "/api/models/someone/public/branch/v1") in hub.requests
+    assert any(path.endswith("public/commit/v1") for _, path in hub.requests)
+    assert refused == "status 2"
+    assert "error: the Hugging Face Hub: " in errors[2]
+    assert len(errors[2].strip().splitlines()) == 1
 
 
-HTTP = sys.modules[HfHubHTTPError.__mro__[1].__module__.partition(".")[0]]  # of the client
-NO = HTTP.Response(403, request=HTTP.Request("POST", "https://huggingface.co"))
+def test_a_hub_that_does_not_answer(model):
+    assert pushed("http://127.0.0.1:1", [model, "someone/model"])[0] == ["status 2"]
 
 
-@pytest.mark.parametrize(
-    "error",
-    [HfHubHTTPError("403: You do not\nhave the right", response=NO), HTTP.ConnectError("no net")],
-)
-def test_a_hub_that_refuses_or_does_not_answer(hub, model, capsys, error):
-    hub.create_repo.side_effect = error
-    said = mistake(capsys, "push", model, "stranger/model")
-    assert "error: the Hugging Face Hub: " in said
-    assert " ".join(str(error).split()) in said
-    hub.upload_folder.assert_not_called()
-
-
-def test_a_dry_run_lists_and_sends_nothing(hub, model, capsys):
+def test_a_dry_run_lists_and_sends_nothing(model, capsys):
     assert run("push", str(model), "someone/model", "--dry-run") == 0
     *files, total = (line.split() for line in capsys.readouterr().out.splitlines())
-    assert {name for *_, name in files} == SENT
+    assert {name for *_, name in files} == {*SENT}
     assert "would be sent" in " ".join(total)
-    assert not hub.mock_calls
 
 
 def test_what_cannot_be_sent(model, capsys):

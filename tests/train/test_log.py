@@ -3,7 +3,10 @@ lines."""
 
 import json
 import math
+import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 from running import CPU
 
 from electrify.terms import Term
-from electrify.train import METRICS
+from electrify.train import CONFIG, METRICS
 from electrify.train.log import MetricsLog, MetricSums, numbers_of
 from small import records
 
@@ -107,6 +110,35 @@ def test_tensorboard_shows_the_same_numbers_and_forgets_what_comes_again(tmp_pat
     with open_log(tmp_path, None, "tensorboard") as log:  # a new run
         log.write({"kind": "train", "step": 1, "loss": 9.0})
     assert scalars(tmp_path) == {"train/loss": [(1, 9.0)]}
+
+
+def test_wandb_is_sent_the_recipe_and_the_same_numbers(tmp_path: Path, monkeypatch) -> None:
+    sent: list[Any] = []
+
+    class Sent:
+        def log(self, values: dict[str, float], step: int) -> None:
+            sent.append((step, values))
+
+        def finish(self) -> None:
+            sent.append("finished")
+
+    def init(**given: Any) -> Sent:
+        sent.append(given)
+        return Sent()
+
+    stand_in = ModuleType("wandb")
+    stand_in.__spec__, vars(stand_in)["init"] = ModuleSpec("wandb", None), init
+    monkeypatch.setitem(sys.modules, "wandb", stand_in)
+    monkeypatch.setenv("WANDB_PROJECT", "mine")
+    (tmp_path / CONFIG).write_text("like: bert-tiny\ncorruption: {mask_rate: 0.3}\n")
+    for resumed in (None, 1):
+        with open_log(tmp_path, resumed, "wandb") as log:
+            log.write({"kind": "train", "step": 2, "loss": 0.5, "text": "no number"})
+            log.write({"kind": "event", "step": 2, "number": 1})
+    begun, numbers, end, again, *_ = sent
+    assert begun == again  # the same id, so W&B continues the curves
+    assert (begun["project"], begun["config"]["mask_rate"]) == ("mine", 0.3)
+    assert (numbers, end) == ((2, {"train/loss": 0.5}), "finished")
 
 
 # ------------------------------------------------------------------ sums between two lines

@@ -1,5 +1,5 @@
-"""The record of a run: metrics.jsonl, with one JSON object per line, and TensorBoard, which shows
-the same numbers; and the sums of the metrics between two lines.
+"""The record of a run: metrics.jsonl, with one JSON object per line; TensorBoard and Weights &
+Biases, which show the same numbers; and the sums of the metrics between two lines.
 
 Every record is {"kind": "train" | "valid" | "event", "step": ..., ...}. The log of a run that was
 interrupted and resumed equals that of an uninterrupted one, except for events and for fields that
@@ -19,16 +19,18 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
-from ..files import write
+from ..errors import must_have
+from ..files import text_hash, write
 from ..progress import say
+from ..recipe import load, values_of
 from ..terms import Terms
-from . import BOARD, METRICS
+from . import BOARD, CONFIG, METRICS, WANDB
 from .dist import sum_across
 
 
 class MetricsLog:
-    """Appends records to RUN/metrics.jsonl, and to TensorBoard if `report_to` names it. Only rank 0
-    writes; elsewhere every method does nothing.
+    """Appends records to RUN/metrics.jsonl and to the trackers in `report_to`. Only rank 0 writes;
+    elsewhere every method does nothing.
 
     resume_step: the step of the checkpoint from which the run continues; later records are dropped
     first, because they will be written again. None begins a new log.
@@ -38,22 +40,26 @@ class MetricsLog:
         self, run: Path, *, resume_step: int | None, report_to: tuple[str, ...], rank: int
     ) -> None:
         self._file: BinaryIO | None = None
-        self._board: Any = None
+        self._boards: list[Any] = []
         if rank != 0:
             return
-        self._path = run / METRICS
-        self._shows = "tensorboard" in report_to
+        if WANDB in report_to:
+            must_have("--report-to wandb", WANDB, WANDB)
+        self._path, self._trackers = run / METRICS, report_to
         run.mkdir(parents=True, exist_ok=True)
         self._open(-1 if resume_step is None else resume_step)
 
     def _open(self, step: int) -> None:
-        """Drops what was written after `step`, and opens the file and the board behind it."""
+        """Drops what was written after `step`, and opens the file and the trackers behind it."""
         _keep(self._path, step)
         self._file = self._path.open("ab")
-        if self._shows:
+        run = self._path.parent
+        if BOARD in self._trackers:
             from torch.utils.tensorboard import SummaryWriter
 
-            self._board = SummaryWriter(self._path.parent / BOARD, purge_step=step + 1)
+            self._boards.append(SummaryWriter(run / BOARD, purge_step=step + 1))
+        if WANDB in self._trackers:
+            self._boards.append(WandbWriter(run))
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Writes one record with "kind" and "step". Numbers that are not finite become the strings
@@ -67,11 +73,11 @@ class MetricsLog:
         line = json.dumps(finite, ensure_ascii=False, allow_nan=False) + "\n"
         self._file.write(line.encode())
         self._file.flush()
-        if self._board is not None and record["kind"] != "event":
+        for board in self._boards if record["kind"] != "event" else ():
             for name, value in finite.items():
                 if isinstance(value, int | float) and name != "step":
-                    self._board.add_scalar(f"{record['kind']}/{name}", value, record["step"])
-            self._board.flush()
+                    board.add_scalar(f"{record['kind']}/{name}", value, record["step"])
+            board.flush()
 
     def warn(self, step: int, topic: str, warning: str, **more: Any) -> None:
         """Records an event of the run, and also shows it to the user.
@@ -98,14 +104,41 @@ class MetricsLog:
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
-        if self._board is not None:
-            self._board.close()
+        while self._boards:
+            self._boards.pop().close()
 
     def __enter__(self) -> MetricsLog:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class WandbWriter:
+    """Weights & Biases, as torch's SummaryWriter is used here. A run that resumes continues its own
+    curves. Of a step that is trained again, W&B keeps the first numbers.
+    """
+
+    def __init__(self, run: Path) -> None:
+        import wandb  # pyright: ignore[reportMissingImports]
+
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "electrify"),
+            name=run.name,
+            id=text_hash(str(run.resolve()))[:16],
+            resume="allow",
+            dir=run,
+            config=values_of(load(str(run / CONFIG))),
+        )
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        self._run.log({name: value}, step=step)
+
+    def flush(self) -> None:
+        """W&B sends by itself."""
+
+    def close(self) -> None:
+        self._run.finish()
 
 
 def begin_log(run: Path, *, prefix: Path, step: int) -> None:
