@@ -103,9 +103,12 @@ def texts_of(row: Row, names: Sequence[str] = TOKENS) -> tuple[str, ...]:
     """The words or tags of a row: a list of texts. names: of its column. Raises UserError."""
     name = next((name for name in names if name in row.cells), names[0])
     value = row.value(name)
-    fact = f"{row.where}: column {name!r} must be a list of texts that are not empty, not numbers"
-    for each in value if isinstance(value, list) else [None]:
-        need(isinstance(each, str) and bool(each.strip(BLANKS)), f"{fact}: {str(value)[:40]}")
+    texts = value if isinstance(value, list) else [None]
+    if not all(isinstance(each, str) and each.strip(BLANKS) for each in texts):
+        fact = (
+            f"{row.where}: column {name!r} must be a list of texts that are not empty, not numbers"
+        )
+        raise UserError(f"{fact}: {str(value)[:40]}")
     return tuple(value)
 
 

@@ -325,8 +325,9 @@ def column_sentences(path: str | Path, *, advance: Advance = None) -> Iterator[R
             continue
         cells = line.split("\t") if tabs or "\t" in line else [c for c in bare.split(" ") if c]
         width = width or len(cells)
-        fact = f"{path}, line {number}: {len(cells)} columns of words and tags, expected {width}"
-        need(len(cells) == width, fact, "give texts as .csv or .jsonl")
+        if len(cells) != width:
+            fact = f"{path}, line {number}: {len(cells)} columns of words and tags"
+            raise UserError(f"{fact}, expected {width}", "give texts as .csv or .jsonl")
         if not treebank or cells[0].isdecimal():
             begun = number if not words else begun
             words.append([cell.strip(BLANKS) for cell in cells])
