@@ -55,7 +55,7 @@ def wrong(words: list[str]) -> str:
     try:
         options = {} if own else cli.read(words[0], words[1:])
         if isinstance(options, Pretrain):
-            check(options.resolved(), options.given)
+            check(options.resolved(), options.changes)
     except UserError as e:
         return str(e)
     return ""

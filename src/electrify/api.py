@@ -18,9 +18,9 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from . import recipe as _recipe
 from .checkup import doctor as doctor
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 show_on_terminals()
 load_recipe = _recipe.load
 Name = str | os.PathLike[str]
-Given = TypeVar("Given", bound=Options)
+Asked = TypeVar("Asked", bound=Options)
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 TEXT = "text"
 FILE_NAME = re.compile(r"\S+\.[A-Za-z]\w{1,6}(\.(gz|xz|bz2|zst))?")
 """What is a name in a list of names, whether there is such a file or not."""
@@ -48,9 +50,28 @@ FILE_NAME = re.compile(r"\S+\.[A-Za-z]\w{1,6}(\.(gz|xz|bz2|zst))?")
 # ------------------------------------------------------------------ options and data
 
 
+def for_python(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """The function with the flags in its sentences as keywords: --no-header is header=False. Lines
+    for a shell, between backticks, stay."""
+
+    def keyword(flag: re.Match[str]) -> str:
+        return flag[2].replace("-", "_") + "=False" * bool(flag[1])
+
+    @wraps(function)
+    def call(*args: Given.args, **given: Given.kwargs) -> Result:
+        try:
+            return function(*args, **given)
+        except UserError as e:
+            parts = str(e).split("`")
+            parts[::2] = [re.sub(r"--(no-)?([a-z][a-z-]*)", keyword, part) for part in parts[::2]]
+            raise UserError("`".join(parts)) from None
+
+    return call
+
+
 def options(
-    cls: type[Given], function: str, given: Mapping[str, Any], fixed: Mapping[str, Any]
-) -> Given:
+    cls: type[Asked], function: str, given: Mapping[str, Any], fixed: Mapping[str, Any]
+) -> Asked:
     """The options of a command from keywords. Raises UserError that names a keyword which the
     function does not have, or a value that is wrong."""
     must_know(function, given, cls.names())
@@ -148,6 +169,7 @@ class PreparedCorpus:
         return str(self.folder)
 
 
+@for_python
 def prepare(
     texts: Any, *, output_dir: Name, preset: str | None = None, **given: Any
 ) -> PreparedCorpus:
@@ -215,9 +237,10 @@ class PretrainedRun:
         return read(self.folder / METRICS)
 
 
+@for_python
 def pretrain(
     data: Any,
-    recipe: str | Recipe = "electra-small",
+    recipe: Name | Recipe = "electra-small",
     *,
     output_dir: Name,
     resume: Literal["auto", "never", "must"] = "auto",
@@ -243,6 +266,7 @@ def pretrain(
     Raises:
         UserError: For a mistake, with one sentence.
     """
+    from .text.corpus import data_folder_of
     from .train.options import DEFAULT_RECIPE, Pretrain
 
     # Others than fields are for the hint: `resume_from_checkpoint` means resume.
@@ -251,13 +275,12 @@ def pretrain(
     swapped = isinstance(data, str) and data in _recipe.names() and not Path(data).exists()
     need(not swapped, f"{data} is a recipe: pretrain(data, {data!r}, output_dir=...)")
     if not isinstance(data, str | os.PathLike):
-        folder = Path(output_dir)
-        data = prepare(data, output_dir=folder.with_name(f"{folder.name}-data"))
+        data = prepare(data, output_dir=data_folder_of(Path(output_dir)))
     given = {"resume": resume, "train_minutes": train_minutes, "flops": flops, **fields}
     given |= {"data": os.fspath(data), "output_dir": os.fspath(output_dir)}
-    named = isinstance(recipe, str)
-    asked = Pretrain.of({**given, "recipe": recipe if named else DEFAULT_RECIPE})
-    run, _ = (asked if named else replace(asked, fields=recipe)).train()
+    own_recipe = isinstance(recipe, Recipe)
+    asked = Pretrain.of({**given, "recipe": DEFAULT_RECIPE if own_recipe else os.fspath(recipe)})
+    run, _ = (replace(asked, base=recipe) if own_recipe else asked).train()
     return PretrainedRun(
         run.run, run.exported, run.step, run.finished, run.validation, run.tokens, run.seconds
     )
@@ -356,6 +379,7 @@ class FineTuned:
         Encoder(self._saved).save_pretrained(folder)
 
 
+@for_python
 def finetune(
     model: Name,
     train_file: Any = None,
@@ -473,11 +497,13 @@ class Encoder:
 
         return load_predictor(self.model)
 
+    @for_python
     def encode(self, texts: Any, **given: Any) -> Any:
         """The same as `embed`, under the name that sentence-transformers has for it."""
         must_know("encode", given, _OF_VECTORS)
         return self.embed(texts, **given)
 
+    @for_python
     def similarity(self, first: Any, second: Any) -> Any:
         """The cosines of vectors [N, D] with others [M, D], [N, M], as in sentence-transformers."""
         import numpy as np
@@ -486,6 +512,7 @@ class Encoder:
         u_ND, v_MD = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (u_ND, v_MD))
         return u_ND @ v_MD.T
 
+    @for_python
     def embed(self, texts: Any, **given: Any) -> Any:
         """Vectors, [N, D] in float32; of one text [D].
 
@@ -499,6 +526,7 @@ class Encoder:
         must_know("embed", given, _OF_VECTORS)
         return _of_each(texts, lambda several: embed(self._embedder, several, **given))
 
+    @for_python
     def detect(self, texts: Any, **given: Any) -> Any:
         """The probability of being replaced of every token and word: a `Detection` for each text.
         The model needs an RTD head.
@@ -512,6 +540,7 @@ class Encoder:
         must_know("detect", given, ("max_seq_length", "batch_size", "threads"))
         return _of_each(texts, lambda several: detect(self._detector, several, **given))
 
+    @for_python
     def score(self, texts: Any, *, per_token: bool = False) -> Any:
         """The score of each text in nats, higher is better: the pseudo-log-likelihood of
         a masked language model (1910.14659), the sum of log P(original) of a discriminator, minus
@@ -527,11 +556,13 @@ class Encoder:
             return _of_each(texts, lambda several: score(self._scorer, several))
         return _of_each(texts, self._scorer.scores)
 
+    @for_python
     def predict(self, texts: Any, *, pairs: Any = None) -> Any:
         """A `Prediction` for each text, of a fine-tuned model. pairs: the second texts, or the
         contexts of questions."""
         return _predictions(self._predictor, texts, pairs)
 
+    @for_python
     def save_pretrained(self, folder: Name) -> None:
         """Copies the model's folder to a new place, or over a model that electrify wrote. Raises
         UserError for another folder, and for a model of the Hub."""
@@ -544,6 +575,7 @@ class Encoder:
             shutil.copytree(self.model, new)
 
 
+@for_python
 def load(model: Name, *, architecture: str | None = None) -> Encoder:
     """Loads a model for several calls of `embed`, `detect`, `score` or `predict`.
 
@@ -586,6 +618,7 @@ def _predictions(predictor: Any, texts: Any, pairs: Any) -> Any:
     return _of_each(texts, found)
 
 
+@for_python
 def predict(model: Name, texts: Any, *, pairs: Any = None, **given: Any) -> Any:
     """The predictions of a fine-tuned model: a `Prediction` for each text, for one text one.
 
@@ -611,6 +644,7 @@ _OF_FILES = {"model", "files", "header", "text_column", "pair_column", "output_f
 _OF_FILES |= {"json"}
 
 
+@for_python
 def embed(model: Name, texts: Any, **given: Any) -> Any:
     """The vectors of texts, [N, D] in float32; of one text [D].
 
@@ -633,6 +667,7 @@ def embed(model: Name, texts: Any, **given: Any) -> Any:
     return _of_each(texts, lambda several: embedded(embedder, several, **how))
 
 
+@for_python
 def detect(model: Name, texts: Any, *, architecture: str | None = None, **given: Any) -> Any:
     """The probability of being replaced of every token and word: a `Detection` for each text, for
     one text one.
@@ -649,6 +684,7 @@ def detect(model: Name, texts: Any, *, architecture: str | None = None, **given:
     return Encoder(model, architecture=architecture).detect(texts, **given)
 
 
+@for_python
 def score(
     model: Name, texts: Any, *, per_token: bool = False, architecture: str | None = None
 ) -> Any:
@@ -666,6 +702,7 @@ def score(
     return Encoder(model, architecture=architecture).score(texts, per_token=per_token)
 
 
+@for_python
 def rerank(
     model: Name,
     lists: Any,
@@ -713,6 +750,7 @@ def nbest(lists: Any) -> Any:
 # ------------------------------------------------------------------ models for others
 
 
+@for_python
 def export(model: Name, output_dir: Name, **given: Any) -> Path:
     """Writes a network of a run as a folder that transformers loads, or a run or folder in another
     format, and returns the folder.
@@ -735,6 +773,7 @@ def export(model: Name, output_dir: Name, **given: Any) -> Path:
     return Path(output_dir)
 
 
+@for_python
 def push(folder: Name, repo_id: str, **given: Any) -> str:
     """Uploads a model folder to the Hugging Face Hub. Returns the list of its files.
 
@@ -754,6 +793,7 @@ def push(folder: Name, repo_id: str, **given: Any) -> str:
 # ------------------------------------------------------------------ measuring
 
 
+@for_python
 def evaluate(
     models: Name | Sequence[Name], data_dir: Any, **given: Any
 ) -> dict[str, dict[str, float]]:
@@ -809,6 +849,7 @@ class Comparison:
         return pd.read_csv(self.folder / "report.csv")
 
 
+@for_python
 def compare(
     data: Name,
     recipes: Sequence[str],
@@ -843,6 +884,7 @@ def compare(
     return Comparison(Path(output_dir), text(table), bool(table.failed))
 
 
+@for_python
 def flops(
     recipe: str,
     *,

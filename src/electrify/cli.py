@@ -288,7 +288,7 @@ def given_by(name: str, words: list[str]) -> dict[str, Any]:
     loose, waiting = list[str](), list(words)
     while waiting:
         word = waiting.pop(0)
-        if not word.startswith("-") or word == "-":
+        if not re.match("--?[A-Za-z]", word):  # a text may begin with a hyphen
             loose.append(word)
             continue
         flag, equals, value = word.partition("=")

@@ -32,7 +32,7 @@ from .read import TOKENS, question_of, question_rows, texts_of, word_column
 from .tasks import Example, Kind, Question, Sentence
 
 MEGABYTE = 1e6
-Prediction = dict[str, Any]
+Predicted = dict[str, Any]
 """The columns that a prediction adds, see docs/predict.md. With --probabilities also
 `probabilities`, by label."""
 After = Callable[[float], None]
@@ -281,7 +281,7 @@ def opened(output_file: str | None) -> Iterator[TextIO]:
         yield stream
 
 
-def rows_of(predicted: Iterable[tuple[Item, Prediction]], ending: str) -> Iterator[Written]:
+def rows_of(predicted: Iterable[tuple[Item, Predicted]], ending: str) -> Iterator[Written]:
     """What an output file with this ending holds: by column those of the input, then those of the
     prediction. For tags, a .csv has a row for each word, and a .tsv the cells of the words' lines
     with the tag appended and a blank line after each sentence."""

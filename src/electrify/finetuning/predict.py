@@ -22,7 +22,7 @@ from ..text.streams import ending_of
 from ..values import given_texts
 from . import encoding, new_texts
 from .encoding import Frame, Truncation
-from .new_texts import After, Files, Prediction, rounded
+from .new_texts import After, Files, Predicted, rounded
 from .options import PredictConfig
 from .tasks import KEY, MAX_SEQ_LENGTH, Example, Kind, Question, Sentence, config_of, kind_of
 
@@ -87,7 +87,7 @@ class Predictor:
         given = self.options.no_answer_threshold
         return self.reading.get("no_answer_threshold") if given is None else given
 
-    def __call__(self, examples: list[Any], after: After = lambda _: None) -> list[Prediction]:
+    def __call__(self, examples: list[Any], after: After = lambda _: None) -> list[Predicted]:
         """A prediction for each example, whose label or tags are ignored."""
         self.examples += len(examples)
         if not examples:
@@ -95,7 +95,7 @@ class Predictor:
         read = {"tagging": self._tags, "answering": self._answers}
         return read.get(self.kind, self._texts)(examples, after)
 
-    def _texts(self, examples: list[Example], after: After) -> list[Prediction]:
+    def _texts(self, examples: list[Example], after: After) -> list[Predicted]:
         ids, types = encoding.rows_of_texts(self.reader, examples, self.length)
         logits_NC = np.stack(self.logits(ids, types, lambda _, logits_C: logits_C, after=after))
         self.truncation.add(examples, list(map(len, ids)))
@@ -107,18 +107,18 @@ class Predictor:
             chosen = logits_NC > math.log(threshold / (1 - threshold))
         return list(map(self._labels, chosen.tolist(), self.sure(logits_NC).tolist()))
 
-    def _labels(self, chosen: Any, probabilities: list[float]) -> Prediction:
+    def _labels(self, chosen: Any, probabilities: list[float]) -> Predicted:
         """chosen: the number of a class, or whether each label applies."""
         sure = dict(zip(self.labels, map(rounded, probabilities), strict=True))
         if self.kind == "multilabel":
             on = [name for name, applies in zip(sure, chosen, strict=True) if applies]
-            found: Prediction = {"predicted_labels": on, "probability": [sure[k] for k in on]}
+            found: Predicted = {"predicted_labels": on, "probability": [sure[k] for k in on]}
         else:
             label = self.labels[chosen]
             found = {"predicted_label": label, "probability": sure[label]}
         return found | ({"probabilities": sure} if self.options.probabilities else {})
 
-    def _tags(self, sentences: list[Sentence], after: After) -> list[Prediction]:
+    def _tags(self, sentences: list[Sentence], after: After) -> list[Predicted]:
         """The mean of the logits of a word's tokens decides, as in `Tagging`."""
         tokenizer, full = self.reader.tokenizer, [s for s in sentences if s.words]
         frame = Frame.of(tokenizer, "a")
@@ -133,7 +133,7 @@ class Predictor:
         tags = chain.from_iterable(found)
         return [{"predicted_tags": [next(tags) for _ in s.words]} for s in sentences]
 
-    def _answers(self, questions: list[Question], after: After) -> list[Prediction]:
+    def _answers(self, questions: list[Question], after: After) -> list[Predicted]:
         """The class token as start and end is no answer, as in `Answering`."""
         tokenizer = self.reader.tokenizer
         frame = Frame.of(tokenizer, "a", "b")
@@ -153,7 +153,7 @@ class Predictor:
         guesses = encoding.guesses_of(questions, parts, spans)
         return list(map(self._answer, guesses, encoding.answerless(guesses, parts, null.tolist())))
 
-    def _answer(self, guesses: list[Any], none: float) -> Prediction:
+    def _answer(self, guesses: list[Any], none: float) -> Predicted:
         """guesses: best first; none: the higher, the less likely there is an answer."""
         silent = not guesses or (self.none_above is not None and none > self.none_above)
         return {
@@ -220,7 +220,7 @@ def load_predictor(model: str | os.PathLike[str], **options: Any) -> Predictor:
 
 def predict(
     predictor: Predictor, texts: Iterable[Any], *, pairs: Iterable[str] | None = None
-) -> list[Prediction]:
+) -> list[Predicted]:
     """The predictions for texts: for each a dict of the columns that the command writes. See
     `electrify.predict`. Raises UserError."""
     examples = _examples(predictor.kind, texts, pairs)

@@ -319,6 +319,12 @@ def is_prepared(data: str) -> bool:
     return (Path(data) / MANIFEST).exists()
 
 
+def data_folder_of(run: Path) -> Path:
+    """RUN-data, beside the run that a text is prepared for."""
+    run = run if run.name not in ("", "..") else run.resolve()
+    return run.with_name(run.name + "-data")
+
+
 def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
     """The prepared folder: `data` itself, or RUN-data made from the corpus `data` with the defaults
     of `electrify prepare`. tokenizer: the one to use instead of training one: a folder, or a Hub
@@ -334,8 +340,7 @@ def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
     advice = f"run `electrify prepare {quote(data)} --output-dir DATA` before several processes do"
     alone = os.environ.get("WORLD_SIZE", "1") == "1"
     need(alone, f"{data} is not a prepared corpus", f"{advice} train on it")
-    run = run if run.name not in ("", "..") else run.resolve()
-    folder = run.with_name(run.name + "-data")
+    folder = data_folder_of(run)
     begun = run.exists() and (folder / MANIFEST).exists()
     if tokenizer and begun and not os.path.isdir(tokenizer):
         return folder  # a run that is continued needs neither that folder nor the Hub any more

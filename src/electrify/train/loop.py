@@ -300,7 +300,7 @@ class Run:
 
     # ------------------------------------------------------------------ bad updates
 
-    def went_back(self, log: MetricsLog, *, wait: bool) -> bool:
+    def obey_verdicts(self, log: MetricsLog, *, wait: bool) -> bool:
         """Called between updates: reads the guard's verdicts and logs what was wrong. Returns True
         if the run is now at an earlier step.
 
@@ -355,7 +355,7 @@ class Run:
         state.load(tensors, facts)
         if self.graphs:
             self.graphs.forget()  # the optimiser's state lies elsewhere now
-        state.meter.went_back(step=step, tokens=state.tokens_seen())
+        state.meter.begin_line(step=step, tokens=state.tokens_seen())
 
     # ------------------------------------------------------------------ the log
 
@@ -482,7 +482,7 @@ class Run:
             saves = done or stopped or self.step % s.save_steps == 0
             saves |= self.step in self.job.milestones
             validates = done or (s.eval_steps > 0 and self.step % s.eval_steps == 0)
-            if self.went_back(log, wait=logs or saves or validates):
+            if self.obey_verdicts(log, wait=logs or saves or validates):
                 bar.advance(self.step - bar.done)
                 return False
             bar.advance(1, self.log_line(log) if logs else "")

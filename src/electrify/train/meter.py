@@ -30,14 +30,15 @@ class Meter:
         self.start(step=0, tokens=0)
 
     def start(self, *, step: int, tokens: int, peak: float = math.inf) -> None:
-        """Begins the leg now, after that many updates and tokens. peak: the most FLOP/s that all
+        """Begins to measure now, after that many updates and tokens. peak: the most FLOP/s that all
         devices together can do."""
         self.peak = peak
         self._began = time.monotonic()
-        self.went_back(step=step, tokens=tokens)
+        self.begin_line(step=step, tokens=tokens)
 
-    def went_back(self, *, step: int, tokens: int) -> None:
-        """The run has gone back to an earlier update; the time it used still counts."""
+    def begin_line(self, *, step: int, tokens: int) -> None:
+        """The next line counts from here. If the run has gone back, the time that it used still
+        counts."""
         self._line = (step, tokens)
         self._line_began = time.monotonic()
         self._aside = 0.0
@@ -58,7 +59,7 @@ class Meter:
         """The fields of a log line. Rates are those of the updates since the last line."""
         step_before, tokens_before = self._line
         worked = max(time.monotonic() - self._line_began - self._aside, 1e-9)
-        self.went_back(step=step, tokens=tokens)
+        self.begin_line(step=step, tokens=tokens)
         more = tokens - tokens_before
         flops = self.flops(step) - self.flops(step_before)
         return {

@@ -38,26 +38,26 @@ class Pretrain(Options):
     flops: Positive | None = None
     """With --recipe auto: FLOPs of the run, 1e13 to 1e15. An idle core with bfloat16 makes about
     1e14 in ten minutes, one without takes longer."""
-    fields: Recipe
-    """The recipe below the flags."""
-    given: Hidden[dict[str, Any]] = field(default_factory=dict)
-    """The fields of the recipe that have a flag, as they were written."""
+    base: Recipe
+    """The recipe that the flags change."""
+    changes: Hidden[dict[str, Any]] = field(default_factory=dict)
+    """The fields of the recipe that the user gave."""
 
     @classmethod
     def defaults(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         name = given.get("recipe", DEFAULT_RECIPE)
         flags = {field: value for field, value in given.items() if field in SECTION_OF}
-        return {"fields": load(DEFAULT_RECIPE if name == AUTO else name), "given": flags}
+        return {"base": load(DEFAULT_RECIPE if name == AUTO else name), "changes": flags}
 
     def check(self) -> None:
-        if self.train_minutes is not None and "max_steps" in self.given:
+        if self.train_minutes is not None and "max_steps" in self.changes:
             raise UserError("train_minutes and max_steps exclude each other")
         if self.flops is not None and self.recipe != AUTO:
             raise UserError("flops is for recipe auto")
 
     def resolved(self) -> Recipe:
         """The recipe with the flags over it; for `auto` the default one. Raises UserError."""
-        return override(self.fields, self.given)
+        return override(self.base, self.changes)
 
     def train(self) -> tuple[Result, Recipe]:
         """Raises UserError."""
@@ -68,14 +68,14 @@ class Pretrain(Options):
 
         if self.recipe == AUTO:
             budget = {"flops": self.flops, "minutes": self.train_minutes}
-            data, recipe = auto(data, run, self.given, **budget)
+            data, recipe = auto(data, run, self.changes, **budget)
         result = pretrain(
             data,
             output_dir=run,
             recipe=recipe,
             resume=self.resume,
             train_minutes=self.train_minutes,
-            given=self.given,
+            given=self.changes,
         )
         return result, recipe
 
