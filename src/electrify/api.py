@@ -171,7 +171,7 @@ class PreparedCorpus:
 
 @for_python
 def prepare(
-    texts: Any, *, output_dir: Name, preset: str | None = None, **given: Any
+    texts: Any, output_dir: Name, *, preset: str | None = None, **given: Any
 ) -> PreparedCorpus:
     """Tokenises text into a corpus of shards. The same call resumes.
 
@@ -328,7 +328,7 @@ class Prediction:
     probability: Any = None
     """Of the label, or of each of the labels."""
     probabilities: Mapping[str, float] | None = None
-    """Of every label, if they were asked for."""
+    """Of every label, of classification and of several labels."""
     value: float | None = None
     """Of regression."""
     tags: Sequence[str] | None = None
@@ -337,6 +337,11 @@ class Prediction:
     """Of question answering; empty if the context holds none."""
     answer_score: float | None = None
     no_answer_score: float | None = None
+
+    @property
+    def score(self) -> Any:
+        """The same as `probability`, under the name of transformers' pipelines."""
+        return self.probability
 
 
 @dataclass(frozen=True)
@@ -424,6 +429,8 @@ def finetune(
         "task is for known tasks such as sst2. What your own examples are is found by their labels,"
         " or set by problem_type",
     )
+    fact = "seeds is the number of runs and seed the first one, such as seeds=3, seed=0"
+    need(not isinstance(seeds, list | tuple), fact)
     in_memory = train_file is not None and not isinstance(train_file, str | os.PathLike)
     columns = [given.get("text_column", TEXT), given.get("pair_column", "text_pair")]
     columns.append(given.get("label_column", "label"))
@@ -467,6 +474,9 @@ class Encoder:
 
     def __repr__(self) -> str:
         return f"Encoder({self.model!r})"
+
+    def __fspath__(self) -> str:
+        return self.model
 
     @classmethod
     def from_pretrained(cls, model: Name) -> Encoder:
@@ -542,19 +552,21 @@ class Encoder:
 
     @for_python
     def score(self, texts: Any, *, per_token: bool = False) -> Any:
-        """The score of each text in nats, higher is better: the pseudo-log-likelihood of
-        a masked language model (1910.14659), the sum of log P(original) of a discriminator, minus
-        the energy of `electric` (2012.08561 section 3).
+        """The scores of texts in nats [N], of one text a number, higher is better: the
+        pseudo-log-likelihood of a masked language model (1910.14659), the sum of log P(original) of
+        a discriminator, minus the energy of `electric` (2012.08561 section 3).
 
         Args:
             texts: One text, or several, of any length.
             per_token: Return a `TextScore` for each text, with its tokens and their scores.
         """
+        import numpy as np
+
         from .scoring.score import score
 
         if per_token:
             return _of_each(texts, lambda several: score(self._scorer, several))
-        return _of_each(texts, self._scorer.scores)
+        return _of_each(texts, lambda several: np.array(self._scorer.scores(several)))
 
     @for_python
     def predict(self, texts: Any, *, pairs: Any = None) -> Any:
@@ -627,7 +639,7 @@ def predict(model: Name, texts: Any, *, pairs: Any = None, **given: Any) -> Any:
         texts: One text, or several, or a list of pairs; for a tagger lists of words, for question
             answering questions.
         pairs: The second texts, or the contexts of the questions.
-        given: probabilities, threshold, max_seq_length, ...: see `electrify predict`.
+        given: threshold, max_seq_length, ...: see `electrify predict`.
 
     Raises:
         UserError: For a mistake, with one sentence.
@@ -816,7 +828,7 @@ def evaluate(
     from .scoring.blimp import means
     from .scoring.options import EvaluateConfig
 
-    several = [models] if isinstance(models, str | os.PathLike) else models
+    several: Any = models if isinstance(models, list | tuple) else [models]
     names = tuple(os.fspath(model) for model in several)
     with as_file(data_dir, "sentence_good", "sentence_bad") as place:
         fixed = {"models": names, "data_dir": place}
@@ -854,7 +866,7 @@ def compare(
     data: Name,
     recipes: Sequence[str],
     *,
-    budgets: Sequence[float],
+    budgets: Sequence[float] = (),
     tasks: Sequence[str] = (),
     output_dir: Name = "study",
     **given: Any,
@@ -865,7 +877,7 @@ def compare(
     Args:
         data: A prepared corpus.
         recipes: Shipped recipes, with changes after a colon. Differences are to the first one.
-        budgets: FLOPs of pre-training, or what `equal` says.
+        budgets: FLOPs of pre-training, such as [1e13, 1e14], or what `equal` says.
         tasks: See `electrify compare` [default: those of the summary score].
         output_dir: The folder of the study.
         given: Options of `electrify compare`, such as seeds, data_dir, task_seeds.

@@ -99,6 +99,13 @@ class Report:
         """The exit status: 1 if there is an error."""
         return int(self.counts["error"] > 0)
 
+    @property
+    def ok(self) -> bool:
+        return self.status == 0
+
+    def __str__(self) -> str:
+        return self.text()
+
     def as_json(self) -> str:
         folders = [
             {"path": str(d.path), "kind": d.kind, "findings": [asdict(f) for f in d.findings]}

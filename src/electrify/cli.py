@@ -166,13 +166,13 @@ def ending(e: BaseException, command: str) -> tuple[str | None, int]:
 
 
 def as_flag(sentence: str, command: str) -> str:
-    """The sentence with its fields as the flags that set them: the one that it begins with, and
-    any other that is no word of English. The fields of a recipe file stay as they are written."""
-    flags = {option.word for option in options_of(class_of(command))}
+    """The sentence with its fields as the flags or arguments that set them: the one that it begins
+    with, and any other that is no word of English. The fields of a recipe file stay as they are
+    written."""
+    words = {option.name: option.word for option in options_of(class_of(command))}
 
     def flag(found: re.Match[str]) -> str:
-        word = "--" + found[0].replace("_", "-")
-        return word if word in flags else found[0]
+        return words.get(found[0], found[0])
 
     sentence = re.sub(r"(?<=^error: )[a-z_0-9]+(?=[ :])", flag, sentence)
     if re.search(r"\.ya?ml\b", sentence):
@@ -271,12 +271,7 @@ def options_of(
 
 def read(name: str, words: list[str]) -> Any:
     """The options that the words give. Raises UserError."""
-    cls = class_of(name)
-    given = given_by(name, words)
-    for option in options_of(cls, cls.defaults(given)):
-        if option.needed and option.name not in given:
-            raise UserError(f"{option.word} is missing. See `electrify {name} --help`")
-    return cls.of(given)
+    return class_of(name).of(given_by(name, words))
 
 
 def given_by(name: str, words: list[str]) -> dict[str, Any]:

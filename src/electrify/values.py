@@ -147,11 +147,16 @@ class Options:
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
         """The options that have these values. Those of options inside it (`settings` of
-        `finetune`) are named like its own."""
+        `finetune`) are named like its own. Raises UserError if one is missing."""
         values = cls.defaults(given)
         for section, kind in cls._inner().items():
             values[section] = kind(**{n: v for n, v in given.items() if n in kinds(kind)})
-        return cls(**values | {n: v for n, v in given.items() if n in kinds(cls)})
+        values |= {n: v for n, v in given.items() if n in kinds(cls)}
+        for f in dataclasses.fields(typing.cast(Any, cls)):
+            needed = f.default is f.default_factory is dataclasses.MISSING
+            if needed and f.name not in values:
+                raise UserError(f"{f.name} is missing")
+        return cls(**values)
 
     @classmethod
     def defaults(cls, given: Mapping[str, Any]) -> dict[str, Any]:

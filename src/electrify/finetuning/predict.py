@@ -10,6 +10,7 @@ import math
 import os
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -213,9 +214,12 @@ def predict_files(options: PredictConfig) -> str:
 
 
 def load_predictor(model: str | os.PathLike[str], **options: Any) -> Predictor:
-    """options: max_seq_length, threshold, no_answer_threshold, probabilities, device, bf16: see
-    `PredictConfig`. Raises UserError."""
-    return Predictor(PredictConfig(model=os.fspath(model), files=(), **options))
+    """A model that gives the probability of every label. options: max_seq_length, threshold,
+    no_answer_threshold, device, bf16: see `PredictConfig`. Raises UserError."""
+    predictor = Predictor(PredictConfig(model=os.fspath(model), files=(), **options))
+    if predictor.kind in USED_BY["probabilities"]:
+        predictor.options = replace(predictor.options, probabilities=True)
+    return predictor
 
 
 def predict(

@@ -59,6 +59,10 @@ class Piece:
     def score(self) -> float:
         return self.probability
 
+    def __getitem__(self, name: str) -> Any:
+        """`piece["word"]`, as of a pipeline."""
+        return getattr(self, name)
+
 
 @dataclass(frozen=True)
 class Detection:

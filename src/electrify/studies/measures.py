@@ -86,7 +86,8 @@ def measure_named(name: str, data_dir: str | None) -> Measure:
         return Measure(task, way, "")
     if data_dir is None or not Path(data_dir).is_dir():
         raise UserError(
-            f"--data-dir {data_dir or 'is missing'}: no folder with the files of {task}"
+            f"data_dir {data_dir or 'is missing'}: no folder with the files of {task}",
+            "choose other tasks if you have none of it",
         )
     return Measure(task, way, data_dir if row is None else folder_of(row, data_dir))
 

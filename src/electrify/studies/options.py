@@ -87,7 +87,7 @@ class CompareConfig(Options):
     def check(self) -> None:
         named = bool(self.recipes or self.recipe_file)
         need(named, "recipes are missing: name them, or give recipe_file")
-        need(bool(self.budgets), "budgets are missing")
+        need(bool(self.budgets), "budgets are missing", "give FLOPs of pre-training, such as 1e13")
         for name in ("budgets", "tasks"):
             values = getattr(self, name)
             need(len(set(values)) == len(values), f"{name} names one thing twice")

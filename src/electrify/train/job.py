@@ -17,7 +17,7 @@ from ..files import read_json
 from ..flop_counts import first_stage_flops
 from ..model.shape import Shape
 from ..recipe import STARTS, Recipe, values_of, with_batch
-from ..tables import class_at
+from ..tables import DISCRIMINATOR, class_at
 from ..text.corpus import TOKENIZER, Corpus
 from . import FACTS, GENERATOR_STAGE, checkpoint, dist
 from .loop import Run
@@ -204,7 +204,8 @@ def must_be_the_same(
         odd.append("it was trained with another corpus than DATA")
     if odd:
         more = f"; and {len(odd) - 3} more" if len(odd) > 3 else ""
-        raise UserError(
-            f"{folder} holds another run ({'; '.join(odd[:3])}{more})",
-            "choose another --output-dir, or repeat its options and DATA to continue it",
-        )
+        advice = "choose another --output-dir, or repeat its options and DATA to continue it"
+        if differ == ["max_steps"] and len(odd) == 1:
+            advice = "the schedule belongs to its length. To train longer, start a new run with "
+            advice += f"--init-discriminator {folder / DISCRIMINATOR}"
+        raise UserError(f"{folder} holds another run ({'; '.join(odd[:3])}{more})", advice)

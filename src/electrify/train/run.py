@@ -333,6 +333,8 @@ def announcement(run: Run, then: Mapping[str, Any], *, parameters: int) -> Itera
         f"{p.batch_rows} x {p.row_length}" + f" from step {p.first:,}" * (p.first > 0)
         for p in loader.phases.all
     )
+    passes = loader.phases.all[0].batch_rows // (run.job.micro_rows * run.world.size)
+    batches += f" in {passes} passes" * (passes > 1)
     yield (
         f"{parameters / 1e6:.1f} M parameters, {rows}, batches of {batches}, {steps:,} steps = "
         f"{loader.epoch(steps):.1f} epochs"
