@@ -1,4 +1,4 @@
-"""What every test file shares: one profile for hypothesis, and a small prepared corpus."""
+"""What every test file shares: one profile for hypothesis, a small prepared corpus, and a run."""
 
 import os
 import signal
@@ -73,3 +73,13 @@ def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from small import prepare_small
 
     return prepare_small(tmp_path_factory.mktemp("small") / "data")
+
+
+@pytest.fixture(scope="session")
+def finished(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 12 updates with its exported halves, made once. Read only."""
+    from small import SHORT, pretrain_words, run
+
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    assert run(*pretrain_words(small_data, folder, **SHORT | {"report_to": "tensorboard"})) == 0
+    return folder

@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from batches import at_of, built, counts_of, draws_of, ragged_batch, terms_of, tiny
-from electrify.flop_counts import Convention, passes_flops
+from electrify.flop_counts import passes_flops
 from electrify.model.attention import SharedContext
 from electrify.model.costs import Measured, Pass
 from electrify.model.embeddings import DisentangledWords
@@ -60,33 +60,22 @@ def with_share(objective: Measured, share: float) -> list[Pass]:
 
 # What the costs of the package's own networks count, or know to be looked up only.
 COUNTED = (nn.Linear, nn.Embedding, DisentangledWords)
-# The methods in which a network, or a part of one, says what it costs.
-SAYING = {"hardware": ("hardware_flops", "attention_flops"), "paper": ("paper_flops",)}
 
 
-def uncounted(objective: Any, convention: Convention) -> list[str]:
-    """The matrices of an objective whose cost is left out: in no network of its passes, or in one
-    that does not count them. Vectors and single numbers cost next to nothing."""
+def uncounted(objective: Any) -> list[str]:
+    """The matrices of an objective whose cost is left out: in no network of its passes, or in a
+    part that does not count them. Vectors and single numbers cost next to nothing."""
     networks = [one.network for period in objective.periods() for one in period.passes]
     listed = {id(p) for network in networks for p in network.parameters()}
     found = [n for n, p in objective.named_parameters() if p.ndim > 1 and id(p) not in listed]
-    return found + [place for network in networks for place in left_out(network, convention)]
+    return found + [place for network in networks for place in left_out(network)]
 
 
-def left_out(network: nn.Module, convention: Convention) -> Iterator[str]:
+def left_out(network: nn.Module) -> Iterator[str]:
     """The parts of a network that have matrices of which no cost is known."""
     for place, part in network.named_modules():
         if any(p.ndim > 1 for p in part.parameters(recurse=False)):
             names = place.split(".") if place else []
             around = [network.get_submodule(".".join(names[:n])) for n in range(len(names) + 1)]
-            if not any(isinstance(one, COUNTED) or says(one, convention) for one in around):
+            if not any(isinstance(one, COUNTED) for one in around):
                 yield f"{type(network).__name__}.{place}"
-
-
-def says(part: nn.Module, convention: Convention) -> bool:
-    """Whether a class outside of the package says what the part costs. It is believed."""
-    for name in SAYING[convention]:
-        having = next((cls for cls in type(part).__mro__ if name in vars(cls)), None)
-        if having is not None and not having.__module__.startswith("electrify."):
-            return True
-    return False

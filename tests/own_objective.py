@@ -76,7 +76,7 @@ class ScaledHead(OneLogit):
 
 
 class GruHead(LinearHead):
-    """Reads the states one after the other."""
+    """Reads the states one after the other, and says what that costs."""
 
     def __init__(self, width: int) -> None:
         super().__init__(width)
@@ -84,10 +84,6 @@ class GruHead(LinearHead):
 
     def forward(self, x_ND: Tensor) -> Tensor:
         return super().forward(self.gru(x_ND)[0])
-
-
-class CountedGruHead(GruHead):
-    """The same, with its cost."""
 
     def hardware_flops(self, row_length: int) -> float:
         return linear_flops(self) + sum(2 * p.numel() for p in self.gru.parameters() if p.ndim > 1)
@@ -107,14 +103,3 @@ class Misnamed(Detector):
 
 class Recurrent(Detector):
     head_type = GruHead
-
-
-class CountedRecurrent(Detector):
-    head_type = CountedGruHead
-
-
-class WithoutPass(Detector):
-    """Forgets a head."""
-
-    def passes(self) -> list[Pass]:
-        return [one for one in super().passes() if one.network is not self.own]

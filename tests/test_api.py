@@ -11,7 +11,7 @@ import pytest
 from numpy.linalg import norm
 
 import electrify
-from electrify import UserError, progress
+from electrify import UserError
 from electrify.api import is_named
 from electrify.studies import run as studies
 from small import SMALL
@@ -90,16 +90,8 @@ def test_an_encoder_that_stays_loaded(run: electrify.PretrainedRun) -> None:
     assert [word.score for word in found] == [word.probability for word in found.words]
     own = electrify.Encoder.from_pretrained(run).encode(["the cat", "a house"])
     assert encoder.similarity(vector, own)[0] == pytest.approx([1, vector @ own[1] / norm(own[1])])
-    with pytest.raises(UserError, match="no such folder"):
-        electrify.load("./absent")
-    for wrong, says in (
-        (lambda: encoder.encode("a", batch_size=2), "encode.. has no argument 'batch_size'; known"),
-        (lambda: encoder.detect("a", threshold=0.1), "detect.. has no argument 'threshold'"),
-        (lambda: encoder.embed(["a", None]), "text 2 is None"),
-        (lambda: encoder.embed(pd.DataFrame({"text": ["a"]})), "Give a list of texts"),
-    ):
-        with pytest.raises(UserError, match=says):
-            wrong()
+    with pytest.raises(UserError, match="text 2 is None"):
+        encoder.embed(["a", None])
 
 
 def test_models_for_others(run: electrify.PretrainedRun, tmp_path: Path) -> None:
@@ -109,10 +101,6 @@ def test_models_for_others(run: electrify.PretrainedRun, tmp_path: Path) -> None
     listed = electrify.push(run, "someone/encoder", dry_run=True)
     assert "model.safetensors" in listed
     assert "would be sent" in listed
-    with pytest.raises(UserError, match="format cannot be 'gguf'"):
-        electrify.export(run, tmp_path / "x", format="gguf")
-    with pytest.raises(UserError, match="USER/NAME"):
-        electrify.push(run, "encoder")
 
 
 def test_nothing_is_printed_unless_asked(
@@ -125,27 +113,8 @@ def test_nothing_is_printed_unless_asked(
     electrify.prepare(TEXTS, output_dir=tmp_path / "data", **PREPARED)
     assert capfd.readouterr() == ("", "")
     electrify.show_progress()
-    data = electrify.prepare(TEXTS, output_dir=tmp_path / "other", **PREPARED)
+    electrify.prepare(TEXTS, output_dir=tmp_path / "other", **PREPARED)
     assert "training a wordpiece vocabulary" in capfd.readouterr().err
-    fields = {k: v for k, v in FIELDS.items() if k != "train_batch_size"}
-    fields |= {"per_device_train_batch_size": 8, "max_steps": 1}
-    electrify.pretrain(data, output_dir=tmp_path / "run", **fields)
-    assert "train_batch_size is 64; per_device_train_batch_size only" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("configured", [False, True])
-def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch, configured: bool) -> None:
-    """Unless the program has set up logging."""
-    logger = logging.getLogger("electrify")
-    monkeypatch.setattr(logger, "handlers", [])
-    monkeypatch.setattr(logger, "level", logging.NOTSET)
-    monkeypatch.setattr(logger, "propagate", True)
-    monkeypatch.setattr(logging.root, "handlers", [logging.NullHandler()] * configured)
-    progress.show_on_terminals()
-    assert not logger.handlers
-    monkeypatch.setattr(type(progress._stderr), "isatty", lambda self: True)
-    progress.show_on_terminals()
-    assert bool(logger.handlers) is not configured
 
 
 def test_flops() -> None:
@@ -220,16 +189,10 @@ def test_pairs_of_sentences_and_lists_without_scores(run: electrify.PretrainedRu
     [
         ("pretrain", ("data",), {"max_stepz": 3}, "did you mean 'max_steps'"),
         ("pretrain", ("data",), {"lr": 1.0}, "did you mean 'learning_rate'"),
-        ("pretrain", ("data",), {"resume": False}, "resume cannot be False; known: auto, must"),
         ("pretrain", ("electra-tiny", "data"), {}, "is a recipe"),
-        ("prepare", ("a.txt",), {"vocabsize": 3}, "did you mean 'vocab_size'"),
         ("prepare", ({"train": TEXTS},), {}, "Give one of its parts"),
-        ("prepare", (["absent.txt", "b.txt.gz"],), {}, "no such file"),
         ("predict", ("m", ["a"]), {"top_k": 2}, "predict.. has no argument 'top_k'"),
-        ("finetune", ("m",), {"trainfile": EXAMPLES}, "did you mean 'train_file'"),
-        ("finetune", ("m",), {"epochs": 1}, "did you mean 'num_train_epochs'"),
         ("finetune", ("m",), {"eval_data": EXAMPLES}, "did you mean 'validation_file'"),
-        ("finetune", ("m", "x.csv"), {"task": "cola"}, "task is for known"),
         ("finetune", ("m", [("a",) * 4]), {}, "row 1 is"),
     ],
 )

@@ -14,18 +14,9 @@ from safetensors.torch import load_file, save_file
 from electrify.checkup import Finding, Report, doctor, published_rate, recipe_traps
 from electrify.errors import UserError
 from electrify.recipe import load, override
-from small import pretrain_words, run
+from small import run
 
 TOKENS = "tokens-train-00000.bin"
-
-
-@pytest.fixture(scope="module")
-def finished(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of a few updates with its exported halves."""
-    folder = tmp_path_factory.mktemp("doctor") / "run"
-    often: dict[str, Any] = {"max_steps": 8, "save_steps": 4, "logging_steps": 1, "eval_steps": 2}
-    assert run(*pretrain_words(small_data, folder, init_words="random", **often)) == 0
-    return folder
 
 
 @pytest.fixture
@@ -68,8 +59,6 @@ def test_a_whole_corpus_and_what_its_size_means(data: Path) -> None:
     ("name", "change", "code"),
     [
         (TOKENS, flip, "hash"),
-        ("unigram.npy", flip, "hash"),
-        ("tokenizer/vocab.txt", flip, "hash"),
         ("tokenizer/vocab.txt", Path.unlink, "missing"),
         ("manifest.json", lambda path: path.write_text("{}"), "refused"),
     ],
@@ -93,11 +82,7 @@ def test_published_rates() -> None:
     [
         ({}, set()),
         ({"learning_rate": 0.1}, {"learning-rate-high"}),
-        ({"learning_rate": 1e-7}, {"learning-rate-low"}),
-        ({"warmup_steps": 900_000}, {"warmup"}),
-        ({"max_steps": 100, "warmup_steps": 10}, {"few-steps"}),
-        ({"generator_size": 1.0}, {"generator-size"}),
-        ({"mask_rate": 0.5}, {"mask-rate"}),
+        ({"warmup_steps": 900_000, "generator_size": 1.0}, {"warmup", "generator-size"}),
     ],
 )
 def test_traps_in_a_recipe(fields: dict[str, Any], codes: set[str]) -> None:
@@ -114,7 +99,7 @@ def test_a_finished_run_with_its_corpus(made: Path, small_data: Path) -> None:
 
 
 def test_damage_of_a_run(made: Path) -> None:
-    flip(made / "checkpoint-8" / "model.safetensors")
+    flip(made / "checkpoint-12" / "model.safetensors")
     flip(made / "tokenizer" / "tokenizer.json")
     edit(
         made / "run.json",
@@ -134,10 +119,10 @@ def log(made: Path, *records: dict[str, Any]) -> list[Finding]:
 
 
 def test_what_the_log_says(made: Path) -> None:
-    curve = [{"step": 8 + i, "generator": x} for i, x in enumerate((4.0, 3.0, 3.5))]
+    curve = [{"step": 12 + i, "generator": x} for i, x in enumerate((4.0, 3.0, 3.5))]
     dead = {"discriminator_detection_recall": 0.0, "discriminator_detection_replaced": 0.1}
     last = curve[2] | dead | {"discriminator_detection_auc": 0.5, "generator_loss_masked": 9.0}
-    train = {"kind": "train", "step": 11, "generator": "nan", "epoch": 50.0}
+    train = {"kind": "train", "step": 15, "generator": "nan", "epoch": 50.0}
     codes = {f.code: f.level for f in log(made, curve[0], curve[1], last, train)}
     expected = {"diverging", "frequencies", "all_original", "epochs"}
     assert {c for c in codes if codes[c] == "warning"} >= expected

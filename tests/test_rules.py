@@ -1,4 +1,5 @@
-"""One case for each rule: the sentence names the field, and there is one sentence."""
+"""What numbers cannot work together: some of the rules of each kind, whose one sentence names the
+field. And every shipped recipe: its listed costs, and a step of training."""
 
 from typing import Any
 
@@ -10,100 +11,59 @@ from electrify.build import build
 from electrify.errors import UserError
 from electrify.flop_counts import recipe_flops
 from electrify.recipe import load, names, override
-from electrify.rules import cautions, check
+from electrify.rules import check
 from electrify.tables import RECIPES
 from electrify.terms import weighted
 from electrify.train.optim import make_optimizer, parameter_groups
 from electrify.values import plain_yaml
 
-EXTENDED = "init_discriminator=x discriminator_start=random extend_rope_theta=2e5"
 CASES = [
     # the encoder
     ("init", "electra-deberta-tiny init=bert"),
-    ("embedding_size", "electra-modernbert-tiny embedding_size=64"),
     ("hidden_size", "electra-tiny num_attention_heads=3"),
-    ("num_attention_heads", "bert-modernbert-tiny hidden_size=132 embedding_size=132"),
     ("generator_hidden_size", "bert-tiny generator_hidden_size=64"),
-    ("generator_dropout", "bert-tiny generator_dropout=0.0"),
     ("tie_layers", "bert-tiny tie_layers=1"),
-    ("init", "bert-tiny num_attention_heads=64"),
     # the generator
-    ("tie", "electra-modernbert-tiny generator_size=0.5"),
-    ("generator_hidden_size", "electra-tiny generator_hidden_size=65"),
     ("tie", "electra-tiny tie=all"),
-    ("generator_dropout", "electra-tiny generator_dropout=0.0"),
-    ("tie_layers", "electra-tiny tie_layers=1"),
     ("tie", "electra-tiny tie=lower tie_layers=1"),
     ("tie_layers", "teams-tiny tie_layers=3"),
     # the corruption
     ("mask_mix", "electra-tiny mask_mix=0.5,0.5,0.5"),
-    ("mask_mix", "electra-tiny mask_mix=0.5,0.5"),
-    ("span_length", "electra-tiny span_length=5"),
     ("corruptor", "electra-tiny corruptor=mask"),
     ("temperature", "unigram-tiny temperature=2.0"),
-    ("temperature_schedule", "electra-tiny temperature_schedule=exponential"),
-    ("temperature_decay", "electra-tiny temperature_decay=0.2"),
-    ("generator_training", "adversarial-tiny generator_training=frozen tie=none"),
     ("generator_training", "two-stage-tiny tie=embeddings"),
     ("tie", "electric-tiny tie=all generator_size=1.0"),
-    ("read_outs", "amos-tiny read_outs=1,2"),
     ("read_outs", "amos-tiny read_outs=2,1,3"),
     # the objective
-    ("init_rtd_bias", "bert-tiny init_rtd_bias=replaced"),
     ("rtd_head", "electra-tiny rtd_head=v3"),
     ("mask_decoder", "unigram-tiny architecture=deberta mask_decoder=true"),
     ("mlm_share", "corrective-tiny corruptor=uniform mlm_share=0.4"),
-    ("mlm_end_share", "corrective-tiny corruptor=uniform mlm_end_share=0.4"),
-    ("temperature", "adversarial-tiny temperature=2.0"),
-    ("mask_unit", "electric-tiny mask_unit=word"),
-    ("correct_as_replaced", "electra-15-tiny correct_as_replaced=true"),
     ("init_rtd_bias", "electra-15-tiny init_rtd_bias=replaced"),
     ("correction", "corrective-tiny correction=none"),
-    ("contrast_rows", "corrective-tiny contrast_rows=1"),
     ("crop_share", "corrective-tiny crop_share=0.5"),
     # the weights
     ("term_weights", "electra-tiny term_weights=generator=1,rtd=50,sentence=1"),
     ("contrast_rows", "corrective-tiny contrast_rows=8"),
-    ("term_weights", "electra-tiny term_weights=generator=1,rtd=50,contrast=1"),
     ("term_weights", "electra-tiny term_weights=rtd=50"),
-    ("term_weights", "electra-tiny corruptor=unigram"),
     ("term_weights", "electra-tiny term_weights=generator=0,rtd=0"),
-    ("mlm_share", "corrective-tiny mlm_share=0.4 term_weights=generator=1,rtd=50,correct=0"),
-    ("mlm_end_share", "corrective-tiny mlm_end_share=.2 term_weights=generator=1,rtd=50,correct=0"),
-    ("correction", "corrective-tiny correction=copy term_weights=generator=1,rtd=0,correct=1"),
     # training
-    ("threads", "electra-tiny threads=two"),
     ("clip", "electra-tiny clip=apart max_grad_norm=0.0"),
     ("fsdp", "electra-tiny fsdp=full_shard torch_compile=true"),
-    ("clip", "bert-tiny clip=apart"),
     ("generator_learning_rate", "bert-tiny generator_learning_rate=0.001"),
-    ("spike", "electra-tiny spike=rollback seq_length_schedule=32=0.5"),
     ("fsdp", "electra-tiny fsdp=full_shard optim=muon"),
     ("decay_share", "bert-tiny decay_share=0.4"),
     # starts
     ("init_generator", "bert-tiny init_generator=folder"),
     ("generator_training", "two-stage-tiny generator_steps=0"),
-    ("init_rtd_bias", "electra-tiny init_rtd_bias=replaced init_discriminator=x"),
-    ("tie", "teams-tiny init_generator=folder"),
     ("extend_positions", "bert-modernbert-tiny extend_positions=1024"),
-    ("extend_rope_theta", "two-stage-tiny architecture=modernbert " + EXTENDED),
-    ("discriminator_start", "electra-tiny discriminator_start=random"),
     ("generator_steps", "electra-tiny generator_steps=10"),
-    ("generator_steps", "two-stage-tiny init_generator=folder"),
-    ("discriminator_start", "two-stage-tiny generator_size=0.5"),
     # lengths
     ("max_seq_length", "electra-tiny max_seq_length=1024"),
-    ("seq_length_schedule", "electra-tiny seq_length_schedule=1024=0.5"),
     ("batch_size_schedule", "electra-tiny batch_size_schedule=4=0.5,8=0.5"),
-    ("global_rope_theta_schedule", "bert-modernbert-tiny global_rope_theta_schedule=32=1000"),
     ("mlm_share", "corrective-tiny mlm_share=0.95 max_steps=10"),
-    ("mlm_end_share", "corrective-tiny mlm_end_share=0.05 max_steps=10"),
-    ("mlm_end_share", "corrective-tiny mlm_share=0.6 mlm_end_share=0.4"),
     # fields without effect
     ("generator_size", "bert-tiny generator_size=0.5"),
-    ("tie", "unigram-tiny tie=none"),
     ("mask_mix", "unigram-tiny mask_mix=1,0,0"),
-    ("local_amplitude", "electra-small local_amplitude=2.0"),
     ("adam_beta2", "bert-tiny adam_beta2=0.98 adam_beta2_tokens=100000.0"),
 ]
 
@@ -121,17 +81,6 @@ def test_a_rule_names_its_field(field: str, changed: str) -> None:
 
 def test_a_recipe_may_carry_fields_without_effect() -> None:
     check(override(load("bert-tiny"), {"generator_size": 0.5}))
-
-
-def test_cautions_name_the_field() -> None:
-    for field, name, fields in (
-        ("warmup_steps", "electra-tiny", {"max_steps": 100}),
-        ("generator_warmup_steps", "electra-tiny", {"generator_warmup_steps": 20_000}),
-        ("seq_length_schedule", "electra-tiny", {"seq_length_schedule": "128=0.5"}),
-        ("batch_size_schedule", "electra-tiny", {"batch_size_schedule": "8=0.00001"}),
-    ):
-        assert any(c.startswith(field) for c in cautions(override(load(name), fields))), field
-    assert list(cautions(load("electra-tiny"))) == []
 
 
 NAMES = names()

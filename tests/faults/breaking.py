@@ -11,9 +11,7 @@ import multiprocessing
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -72,10 +70,9 @@ def at_call(patch: pytest.MonkeyPatch, where: str, call: int, number: signal.Sig
     patch.setattr(thing, last, counted)
 
 
-def _main(words: Sequence[str], errors: str, variables: dict[str, str]) -> None:
-    os.environ.update(variables)
+def _main(words: Sequence[str], errors: str, fault: str) -> None:
     torch.set_num_threads(1)
-    arm(pytest.MonkeyPatch(), os.environ.get(VARIABLE, ""))
+    arm(pytest.MonkeyPatch(), fault)
     with (
         Path(errors).open("w", buffering=1, encoding="utf-8") as err,
         contextlib.redirect_stderr(err),
@@ -86,58 +83,25 @@ def _main(words: Sequence[str], errors: str, variables: dict[str, str]) -> None:
     sys.exit(status)
 
 
-@dataclass(frozen=True)
-class Broken:
-    """`electrify WORDS`, running."""
-
-    process: Any
-    errors: Path
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    def end(self, *, seconds: float = 120) -> int:
-        """Its status, negative for a signal that killed it."""
-        self.process.join(seconds)
-        if self.process.exitcode is None:
-            self.process.kill()
-            self.process.join()
-            raise AssertionError(f"not at its end after {seconds} s: {self.said()}")
-        return self.process.exitcode
-
-    def kill_after(self, seconds: float) -> int:
-        """Its status: -9, or another one where it ended before."""
-        self.process.join(seconds)
-        self.process.kill()
-        self.process.join()
-        return self.process.exitcode
-
-    def wait_for(self, state: str, *, seconds: float = 60) -> None:
-        """Until the kernel calls it `state` (T: stopped)."""
-        deadline = time.monotonic() + seconds
-        while Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] != state:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-    def said(self) -> str:
-        return self.errors.read_text(encoding="utf-8") if self.errors.exists() else ""
-
-
-def begin(words: Sequence[str], folder: Path, **variables: str) -> Broken:
-    """Starts `electrify WORDS`; what it says goes to a file in `folder`."""
+def forked(words: Sequence[str], folder: Path, fault: str) -> tuple[int, str]:
+    """The status of `electrify WORDS` in a process of its own, negative for a signal that killed
+    it, and what it said."""
     errors = folder / "said.txt"
-    process = SERVER.Process(target=_main, args=(list(words), str(errors), variables), daemon=False)
+    process = SERVER.Process(target=_main, args=(list(words), str(errors), fault), daemon=False)
     process.start()
-    return Broken(process, errors)
+    process.join(120)
+    status, said = process.exitcode, errors.read_text(encoding="utf-8")
+    process.kill()
+    assert status is not None, said
+    assert "Traceback" not in said, said
+    return status, said
 
 
 def run(words: Sequence[str], folder: Path, *, fault: str = "", expect: int = 0) -> str:
     """Runs `electrify WORDS` to its end with a fault, checks the status, and returns what it
     said."""
     if fault.startswith("kill"):
-        broken = begin(words, folder, **{VARIABLE: fault})
-        status, said = broken.end(), broken.said()
+        status, said = forked(words, folder, fault)
     else:
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(StringIO()) as err:
             arm(patch, fault)
@@ -146,11 +110,6 @@ def run(words: Sequence[str], folder: Path, *, fault: str = "", expect: int = 0)
     assert status == expect, f"status {status}, not {expect}: {said}"
     assert "Traceback" not in said, said
     return said
-
-
-def prepare_words(text: Path, folder: Path) -> list[str]:
-    options = ["--vocab-size", "300", "--workers", "1", "--valid-fraction", "0.05"]
-    return ["prepare", str(text), "--output-dir", str(folder), *options]
 
 
 KILLED = -signal.SIGKILL

@@ -66,8 +66,8 @@ def believed(
     return silent
 
 
-def test_of_checkpoints(unbroken: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(unbroken / "checkpoint-24", tmp_path / "checkpoint-24"))
+def test_of_checkpoints(finished: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(finished / "checkpoint-12", tmp_path / "checkpoint-12"))
     names = sorted(listing(folder))
     assert names == ["model.safetensors", "optimizer.safetensors", "state.json"]
     assert believed(folder, names, checkpoint.load, random.Random(0)) == []

@@ -1,6 +1,9 @@
 """Several processes, and something happens to one of them: the others leave with it, and the same
 command continues."""
 
+import shutil
+import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import breaking
@@ -58,3 +61,31 @@ def test_one_hangs(small_data: Path, pair: Path, tmp_path: Path) -> None:
     assert steps_of(tmp_path / "run") == [7, 14]
     assert torchrun(words, tmp_path).end().status == 0
     same_ending(pair, tmp_path / "run", step=24)
+
+
+def alone(data: Path, folder: Path, *, rank: int, port: int) -> Process:
+    """One of two processes, as a scheduler starts them, without torchrun."""
+    place = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": rank, "MASTER_PORT": port}
+    variables = {name: str(value) for name, value in place.items()} | {"MASTER_ADDR": "127.0.0.1"}
+    words = pretrain_words(data, folder / "run", **SHORT)
+    return Process(words, folder / f"stderr-{rank}.txt", variables=variables)
+
+
+def test_what_one_process_finds_wrong_ends_both(small_data, tmp_path):
+    """As on a host whose copy of the corpus is not whole: no process calls it the loss of another
+    one, after which a scheduler would start them again and again."""
+    shutil.copytree(small_data, tmp_path / "data")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    next((tmp_path / "data").glob("tokens-train-*")).unlink()
+    with ExitStack() as held:
+        both = [
+            held.enter_context(alone(data, tmp_path, rank=rank, port=port))
+            for rank, data in enumerate((small_data, tmp_path / "data"))
+        ]
+        done = [process.end() for process in both]
+    assert [d.status for d in done] == [2, 2]
+    assert "has 0 bytes where the manifest says" in done[1].err
+    assert "another process" not in done[0].err
+    assert not (tmp_path / "run").exists()

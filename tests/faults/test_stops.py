@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from breaking import KILLED, SAVED, SHORT, UPDATE, VARIABLE, begin, core, run
+from breaking import KILLED, SAVED, SHORT, UPDATE, core, run
 
 from small import Process, electrify, model_files, pretrain_words, records, same_ending, steps_of
 
@@ -21,6 +21,14 @@ PHASES = {
     "electrify.train.checkpoint:save@3": [14, 21],
     "electrify.exporting.folder:_write@1": [21, 24],
 }
+
+
+@pytest.fixture(scope="module")
+def unbroken(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short run that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("unbroken")
+    run(pretrain_words(small_data, folder / "run", **SHORT), folder)
+    return folder / "run"
 
 
 @pytest.mark.parametrize("point", core(PHASES, f"{UPDATE}@11"))
@@ -56,19 +64,6 @@ def test_a_signal_in_every_phase(small_data, unbroken, tmp_path, point, action):
     }
     assert steps_of(tmp_path / "run") == later.get(point, PHASES[point])
     run(words, tmp_path)
-    same_ending(unbroken, tmp_path / "run", step=24)
-
-
-def test_two_runs_in_one_folder(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
-    """The second is refused and disturbs nothing; the lock of a killed one is nobody's."""
-    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
-    process = begin(words, tmp_path, **{VARIABLE: f"stop@{UPDATE}@10"})
-    process.wait_for("T")
-    other = tmp_path / "other"
-    other.mkdir()
-    assert "another process writes into" in run(words, other, expect=2)
-    assert process.kill_after(0) == KILLED
-    run(words, other)
     same_ending(unbroken, tmp_path / "run", step=24)
 
 

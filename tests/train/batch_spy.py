@@ -1,10 +1,8 @@
-"""`electrify`, writing down which rows each process trains on, and before what the processes agree
-on (answers.<rank>): python batch_spy.py FILE WORDS... Used by test_distributed.py."""
+"""`electrify`, writing down which rows each process trains on, and before what some sums over the
+processes are (sums.<rank>): python batch_spy.py FILE WORDS... Used by test_distributed.py."""
 
 import hashlib
 import json
-import os
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +11,8 @@ import torch
 from torch import Tensor
 
 from electrify import cli
-from electrify.errors import UserError
 from electrify.train import dist
 from electrify.train.loop import Batch, Run
-from electrify.train.signals import Stop
 
 
 def digest(*tensors: Tensor) -> str:
@@ -49,41 +45,21 @@ def spying(update: Callable[[Run, Batch], None], file: Path) -> Callable[[Run, B
     return spied
 
 
-def same(what: str) -> str:
-    """The error, if any."""
-    try:
-        dist.same_across(what, what="corpus")
-    except UserError as e:
-        return str(e)
-    return ""
-
-
-def answers(world: dist.World) -> dict[str, object]:
-    """Of every function on this rank; then steps until all agree to stop, though only rank 1 was
-    asked to."""
+def sums(world: dist.World) -> list[object]:
+    """Of tensors of every kind over the processes."""
     r = world.rank
     views = [torch.tensor([r + 1.0, 0.5]), torch.tensor(2**24 + 1 + r)]
     views += [torch.tensor([[0.1]], dtype=torch.float64)]
     views += [torch.full((2,), 1.0 + r, dtype=torch.bfloat16, requires_grad=True)]
     dist.sum_across(views)
-    dist.sum_across([])
-    out: dict[str, object] = {"sum": [t.tolist() for t in views]}
-    out["any"] = [dist.any_across(flag) for flag in (False, r == 0, r == 1, True)]
-    out["same"] = [same("x"), same(f"x{r}")]
-    with Stop() as stop:
-        for step in range(1, 100):
-            if r == 1 and step == 3:
-                os.kill(os.getpid(), signal.SIGTERM)
-            if dist.any_across(stop.requested):
-                break
-    return out | {"stopped": [step, stop.requested]}
+    return [t.tolist() for t in views]
 
 
 if __name__ == "__main__":
     file = Path(sys.argv[1])
     Run.update = spying(Run.update, file)
     world = dist.start(torch.device("cpu"), timeout_s=60.0)
-    file.with_name(f"answers.{world.rank}").write_text(json.dumps(answers(world)))
+    file.with_name(f"sums.{world.rank}").write_text(json.dumps(sums(world)))
     # The run is in the same group, and its torchrun wants to see it left.
     stop, dist.stop = dist.stop, lambda: None
     status = cli.main(sys.argv[2:])

@@ -8,9 +8,8 @@ from electrify.train import loop
 from electrify.train.loop import Batch, Run
 
 
-def spoil(patch: pytest.MonkeyPatch, factors: Mapping[int, float], *, other: float = 1.0) -> None:
-    """Multiplies the loss of batches, counted from 1, by these factors, and that of others by
-    `other`."""
+def spoil(patch: pytest.MonkeyPatch, factors: Mapping[int, float]) -> None:
+    """Multiplies the loss of batches, counted from 1, by these factors."""
     update, weighted = Run.update, loop.weighted
     batch = 0
 
@@ -20,4 +19,4 @@ def spoil(patch: pytest.MonkeyPatch, factors: Mapping[int, float], *, other: flo
         update(self, b)
 
     patch.setattr(Run, "update", counted)
-    patch.setattr(loop, "weighted", lambda *given: weighted(*given) * factors.get(batch, other))
+    patch.setattr(loop, "weighted", lambda *given: weighted(*given) * factors.get(batch, 1.0))

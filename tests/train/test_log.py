@@ -9,7 +9,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -66,20 +65,6 @@ def test_a_broken_and_resumed_log_equals_an_unbroken_one(tmp_path, every, saved,
     leg(saved + 1, 2.0, saved)
     assert records(tmp_path) == unbroken
     assert all(strict(line) for line in path.read_text().splitlines())
-
-
-@pytest.mark.parametrize(
-    "torn", [b'{"kind": "train", "st', b"\x00\x00\x00\x00", b"\xff\xfe\n", b"[1]\n", b"\n"]
-)
-def test_damaged_lines_are_dropped(tmp_path: Path, torn: bytes) -> None:
-    with open_log(tmp_path) as log:
-        log.write({"kind": "train", "step": 1})
-    with (tmp_path / METRICS).open("ab") as f:
-        f.write(torn)
-    with open_log(tmp_path, 5) as log:
-        log.write({"kind": "train", "step": 6})
-    lines = (tmp_path / METRICS).read_text().splitlines()
-    assert [strict(line)["step"] for line in lines] == [1, 6]
 
 
 def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:

@@ -1,15 +1,32 @@
+"""Optimisers: updates by hand, groups, learning rates of kinds of parameters, clipping, schedules,
+and beta2 that follows the tokens of an update."""
+
 import math
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from running import recipe
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from batches import built
-from electrify.train.optim import ElectraAdam, clip, clip_groups, factor, parameter_groups
+from electrify.build import Vocabulary, build
+from electrify.model.encoder import kinds_of
+from electrify.text.corpus import Corpus
+from electrify.train.loop import Batch, Run
+from electrify.train.optim import (
+    ElectraAdam,
+    beta2_of,
+    clip,
+    clip_groups,
+    factor,
+    parameter_groups,
+)
 from electrify.train.run import pretrain
 from small import records
 
@@ -79,22 +96,16 @@ def test_each_group_by_its_own_norm() -> None:
 
 
 def test_groups_of_the_generator_stand_apart() -> None:
-    named = {"d.w": nn.Parameter(torch.zeros(2, 2)), "g.w": nn.Parameter(torch.zeros(2, 2))}
+    shapes = {"d.w": (2, 2), "g.w": (2, 2), "g.b": (2,)}
+    named = {n: nn.Parameter(torch.zeros(shape)) for n, shape in shapes.items()}
+    own = {"generator": {"g.w", "g.b"}, "decays": {"g.w": 0.3, "g.b": 0.3}}
     rates = dict.fromkeys(named, 1e-3)
-    groups = parameter_groups(named, rates=rates, weight_decay=0.1, generator={"g.w"})
-    assert [(g["names"], g["generator"]) for g in groups] == [(["d.w"], False), (["g.w"], True)]
-    (one,) = parameter_groups(named, rates=rates, weight_decay=0.1)
-    assert one["names"] == ["d.w", "g.w"]
-    flat = {"g.b": nn.Parameter(torch.zeros(2))}
-    rates |= {"g.b": 1e-3}
-    groups = parameter_groups(
-        named | flat, rates=rates, weight_decay=0.1, decays={"g.w": 0.3, "g.b": 0.3}
-    )
-    assert {n: g["weight_decay"] for g in groups for n in g["names"]} == {
-        "d.w": 0.1,
-        "g.w": 0.3,
-        "g.b": 0.0,
-    }
+    groups = parameter_groups(named, rates=rates, weight_decay=0.1, **own)
+    assert [(g["names"], g["generator"], g["weight_decay"]) for g in groups] == [
+        (["d.w"], False, 0.1),
+        (["g.w"], True, 0.3),
+        (["g.b"], True, 0.0),
+    ]
 
 
 def test_a_run_with_both_says_its_rates(small_data, tmp_path):
@@ -112,11 +123,11 @@ def test_a_run_with_both_says_its_rates(small_data, tmp_path):
 
 
 SCHEDULES = ["electra", "linear", "cosine", "wsd", "constant"]
-# 100 steps, 10 of warm-up. Worked out by hand.
-TABLE = {
-    "electra": {0: 0.0, 1: 0.1 * 0.99, 5: 0.5 * 0.95, 10: 0.9, 55: 0.45, 99: 0.01, 100: 0.0},
-    "linear": {0: 0.0, 1: 0.1, 5: 0.5, 10: 1.0, 55: 0.5, 91: 0.1, 99: 1 / 90, 100: 0.0},
-    "cosine": {
+# 100 steps, 10 of warm-up. Worked out by hand. Beside the kind is the share of its decay.
+TABLE: dict[tuple[str, float], dict[int, float]] = {
+    ("electra", 0.2): {0: 0.0, 1: 0.1 * 0.99, 5: 0.5 * 0.95, 10: 0.9, 55: 0.45, 99: 0.01, 100: 0.0},
+    ("linear", 0.2): {0: 0.0, 1: 0.1, 5: 0.5, 10: 1.0, 55: 0.5, 91: 0.1, 99: 1 / 90, 100: 0.0},
+    ("cosine", 0.2): {
         0: 0.0,
         5: 0.5,
         10: 1.0,
@@ -126,29 +137,25 @@ TABLE = {
         99: 0.5 * (1 - math.cos(math.pi / 90)),
         100: 0.0,
     },
-    "wsd": {0: 0.0, 5: 0.5, 10: 1.0, 79: 1.0, 80: 1.0, 90: 0.5, 99: 0.05, 100: 0.0},
-    "constant": {0: 0.0, 5: 0.5, 10: 1.0, 99: 1.0, 100: 1.0},
+    ("wsd", 0.2): {0: 0.0, 5: 0.5, 10: 1.0, 79: 1.0, 80: 1.0, 90: 0.5, 99: 0.05, 100: 0.0},
+    ("wsd", 0.4): {60: 1.0, 70: 0.75, 90: 0.25, 100: 0.0},
+    ("wsd", 0.05): {94: 1.0, 96: 0.8, 99: 0.2},
+    ("wsd", 1.0): {5: 0.5 * 0.95, 50: 0.5, 99: 0.01},  # `electra`
+    ("constant", 0.2): {0: 0.0, 5: 0.5, 10: 1.0, 99: 1.0, 100: 1.0},
 }
 
 
-@pytest.mark.parametrize(("kind", "step"), [(k, s) for k, row in TABLE.items() for s in row])
-def test_table(kind: str, step: int) -> None:
-    assert factor(kind, step, warmup_steps=10, max_steps=100) == pytest.approx(
-        TABLE[kind][step], abs=1e-12
-    )
-
-
-@given(st.sampled_from(SCHEDULES), st.integers(0, 2000), st.integers(0, 1000), st.integers(1, 1500))
-def test_always_between_0_and_1(kind: str, step: int, warmup: int, total: int) -> None:
-    """Also for a warm-up longer than the run, and beyond its end. Without one the first update is
-    full."""
-    assert 0 <= factor(kind, step, warmup_steps=warmup, max_steps=total) <= 1
-    assert factor(kind, 0, warmup_steps=0, max_steps=total) == 1.0
+@pytest.mark.parametrize(("kind", "share"), TABLE)
+def test_table(kind: str, share: float) -> None:
+    for step, wanted in TABLE[kind, share].items():
+        found = factor(kind, step, warmup_steps=10, max_steps=100, decay_share=share)
+        assert found == pytest.approx(wanted, abs=1e-12), step
 
 
 @given(st.sampled_from(SCHEDULES), st.integers(0, 500), st.integers(1, 1000))
 def test_up_to_the_end_of_warm_up_then_never_up(kind: str, warmup: int, rest: int) -> None:
     total = warmup + rest
+    assert factor(kind, 0, warmup_steps=0, max_steps=total) == 1.0
     values = [
         factor(kind, s, warmup_steps=warmup, max_steps=total) for s in range(warmup, total + 1)
     ]
@@ -157,16 +164,74 @@ def test_up_to_the_end_of_warm_up_then_never_up(kind: str, warmup: int, rest: in
         assert values[-1] == pytest.approx(0, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("share", "after"),
-    [
-        (0.4, {60: 1.0, 70: 0.75, 90: 0.25, 100: 0.0}),
-        (0.05, {94: 1.0, 96: 0.8, 99: 0.2}),
-        (1.0, {5: 0.5 * 0.95, 50: 0.5, 99: 0.01}),
-    ],
-)
-def test_wsd_decays_over_its_share(share: float, after: dict[int, float]) -> None:
-    """100 steps, 10 of warm-up. Over the whole run it is `electra`."""
-    for step, want in after.items():
-        got = factor("wsd", step, warmup_steps=10, max_steps=100, decay_share=share)
-        assert got == pytest.approx(want, abs=1e-12)
+def test_beta2_by_hand() -> None:
+    """A half-life of four updates of 64 tokens: 0.5 ** (1 / 4). Without one it is adam_beta2."""
+    train = recipe(adam_beta2_tokens=256).train
+    assert beta2_of(train, 64) == pytest.approx(0.8408964)
+    assert beta2_of(train, 256) == 0.5
+    assert beta2_of(recipe(adam_beta2=0.98).train, 64) == 0.98
+
+
+@given(st.integers(1, 10**6), st.integers(1, 64), st.floats(1, 1e15))
+def test_beta2_of_other_batches(tokens: int, times: int, half_life: float) -> None:
+    """So many small updates decay what one large update does; beta2 is below 1."""
+    train = recipe(adam_beta2_tokens=half_life).train
+    one, small = beta2_of(train, tokens * times), beta2_of(train, tokens)
+    assert one == pytest.approx(small**times, rel=1e-6, abs=1e-300)
+    assert 0 <= one < 1
+
+
+def spied(patch: pytest.MonkeyPatch, key: str) -> list[dict[str, Any]]:
+    """What each update has under a key of its groups, by the names of their parameters."""
+    seen: list[dict[str, Any]] = []
+    update = Run.update
+
+    def spy(self: Run, batch: Batch) -> None:
+        update(self, batch)
+        groups = self.state.optimizer.param_groups
+        seen.append({name: group[key] for group in groups for name in group["names"]})
+
+    patch.setattr(Run, "update", spy)
+    return seen
+
+
+def test_it_follows_the_schedules(small_data, tmp_path, monkeypatch):
+    """Batches of 2 x 8, 2 x 16, then 4 x 16 tokens; passes that are accumulated count once."""
+    seen = spied(monkeypatch, "betas")
+    grow = {"batch_size_schedule": {2: 0.5}, "seq_length_schedule": {8: 0.25}}
+    config = recipe(adam_beta2_tokens=1000, per_device_train_batch_size=1, **grow)
+    pretrain(small_data, output_dir=tmp_path / "run", recipe=config)
+    tokens = [16] * 3 + [32] * 3 + [64] * 6
+    assert [{*one.values()} for one in seen] == [{(0.9, 0.5 ** (t / 1000))} for t in tokens]
+
+
+@pytest.mark.parametrize("name", ["corrective-modernbert-tiny", "gdes-tiny"])
+@pytest.mark.parametrize("kind", ["embeddings", "matrices", "heads", "rest"])
+def test_a_tiny_factor_holds_one_kind(
+    small_data: Path, tmp_path: Path, name: str, kind: str
+) -> None:
+    """Every parameter moves but those of the kind."""
+    fields = {"weight_decay": 0.0, "max_steps": 3, "warmup_steps": 0, "init_words": "random"}
+    config = recipe(name, lr_factors={kind: 1e-30}, **fields)
+    pretrain(small_data, output_dir=tmp_path, recipe=config)
+    facts = Corpus(small_data, "train").manifest
+    made = build(config, Vocabulary(facts.vocab_size, facts.special_ids)).objective
+    after, kinds = load_file(tmp_path / "checkpoint-3" / "model.safetensors"), kinds_of(made)
+    assert set(kinds.values()) == {"embeddings", "matrices", "heads", "rest"}
+    for n, p in made.named_parameters():
+        moved = float((after[n] - p.detach()).abs().max()) > 1e-20
+        assert moved == (kinds[n] != kind), n
+
+
+def test_factors_multiply_both_rates(small_data, tmp_path, monkeypatch):
+    seen = spied(monkeypatch, "peak_lr")
+    rates = {"learning_rate": 1e-3, "generator_learning_rate": 3e-3}
+    config = recipe(lr_factors="embeddings=0.5,heads=2", max_steps=1, **rates)
+    pretrain(small_data, output_dir=tmp_path, recipe=config)
+    (found,) = seen
+    assert found["head.out.weight"] == pytest.approx(2e-3)
+    assert found["corruptor.lm.head.dense.weight"] == pytest.approx(6e-3)
+    assert found["encoder.blocks.0.qkv.weight"] == pytest.approx(1e-3)
+    assert found["corruptor.lm.encoder.blocks.0.qkv.weight"] == pytest.approx(3e-3)
+    words = next(rate for n, rate in found.items() if n.endswith("embeddings.words.weight"))
+    assert words == pytest.approx(5e-4), "the shared table is the discriminator's"

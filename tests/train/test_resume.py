@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from running import ROPE, recipe
 
-from electrify.errors import UserError
 from electrify.recipe import override
 from electrify.studies.budgets import leaves_at
 from electrify.train.run import pretrain
@@ -81,15 +80,3 @@ def test_starts_from_a_longer_run(small_data, tmp_path, name, fields):
         prefix = folder / f"checkpoint-{leaves}"
         pretrain(small_data, output_dir=tmp_path / "end", recipe=short, prefix=prefix)
         same_ending(tmp_path / "whole", tmp_path / "end", step=10)
-
-
-def test_two_stages_start_from_no_other_run_and_keep_no_milestone_of_the_first(
-    small_data, tmp_path, exports
-):
-    sizes = {"generator_steps": 6, "max_steps": 6, "save_steps": 2, "save_total_limit": 1}
-    found, run = recipe("two-stage-tiny", **sizes), tmp_path / "run"
-    with pytest.raises(UserError, match="starts from the generator of its first"):
-        pretrain(small_data, output_dir=run, recipe=found, prefix=tmp_path / "checkpoint-2")
-    assert not run.exists()
-    pretrain(small_data, output_dir=run, recipe=found, milestones=frozenset({2}))
-    assert [steps_of(f) for f in (run / "generator-stage", run)] == [[6], [2, 6]]

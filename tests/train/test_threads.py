@@ -90,12 +90,11 @@ def test_a_run_writes_its_threads_down_and_keeps_them(
     assert torch.get_num_threads() == 2
 
 
-@pytest.mark.parametrize("width", [16, 100, 128])
-def test_a_measurement_leaves_torch_as_it_was(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measurement_leaves_torch_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "BUDGET_S", 0.0)
     monkeypatch.setattr(machine, "TURN_S", 0.0)
     before, state = torch.get_num_threads(), torch.get_rng_state()
-    speeds = measured([1, 2], width=width, tokens=100, bf16=True)
+    speeds = measured([1, 2], width=100, tokens=100, bf16=True)
     assert speeds[1] == 1.0
     assert speeds[2] > 0
     assert torch.get_num_threads() == before

@@ -1,4 +1,5 @@
-"""A run that goes on from a folder, with longer rows and another rotary base than it says."""
+"""Rotary bases: a run that goes on from a folder with longer rows and another base than it says,
+and a run that begins with short rows, whose base belongs to their length."""
 
 import json
 import shutil
@@ -11,9 +12,11 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
-from electrify import UserError
+from electrify.exporting.folder import export
+from electrify.model.positions import Rotary, Turn
 from electrify.recipe import Recipe
 from electrify.train.run import pretrain
+from small import SMALL
 
 SHORT, LONG = 16, 48
 THETA = 900.0
@@ -77,8 +80,7 @@ def test_goes_on_with_the_same_weights(small_data, begun, tmp_path, exports):
 
 
 def test_goes_on_when_the_folders_are_gone(small_data: Path, begun: Path, tmp_path: Path) -> None:
-    """The extended shape is that of the run from then on; with another extension it is another
-    run."""
+    """The extended shape is that of the run from then on."""
     copy = tmp_path / "copy"
     shutil.copytree(begun, copy)
     run = tmp_path / "run"
@@ -89,6 +91,52 @@ def test_goes_on_when_the_folders_are_gone(small_data: Path, begun: Path, tmp_pa
     pretrain(small_data, output_dir=run, recipe=recipe(**given, save_steps=2), resume="must")
     for shape in json.loads((run / "run.json").read_text())["shapes"].values():
         assert (shape["max_position_embeddings"], shape["global_rope_theta"]) == (LONG, THETA)
-    other = recipe(**given | {"extend_rope_theta": 7.0}, save_steps=2)
-    with pytest.raises(UserError, match="extend_rope_theta"):
-        pretrain(small_data, output_dir=run, recipe=other, resume="must")
+
+
+# running.ROPE: 12 updates, rows of 8 tokens for 6 of them, then of 32.
+CHANGE, STEPS = 6, 12
+FIRST, LAST = 20.0, 700.0
+
+
+def test_every_update_turns_by_the_base_of_its_rows(small_data, tmp_path, monkeypatch):
+    """Both networks, and validation like the update before it."""
+    seen: dict[float, list[tuple[int, int]]] = {FIRST: [], LAST: [], 3.0: []}
+    real = Rotary.turn
+
+    def spy(self: Rotary, pos_T: torch.Tensor, dtype: torch.dtype) -> Turn:
+        seen[self.theta].append((sum(map(len, seen.values())), len(pos_T)))
+        return real(self, pos_T, dtype)
+
+    config = running.recipe(
+        "electra-modernbert-tiny", **running.ROPE, local_rope_theta=3.0, eval_steps=CHANGE
+    )
+    monkeypatch.setattr(Rotary, "turn", spy)
+    pretrain(small_data, output_dir=tmp_path / "run", recipe=config)
+    first, last, rows = seen[FIRST], seen[LAST], SMALL["train_batch_size"]
+    assert first[-1] < last[0]
+    sizes = [size for _, size in first]
+    assert sizes[: 2 * CHANGE] == [rows * 8] * (2 * CHANGE)
+    assert {*sizes[2 * CHANGE :]} == {rows * 32}, "of validation"
+    assert len(last) >= 2 * (STEPS - CHANGE)
+    assert 8 * rows not in {size for _, size in last}
+
+
+@pytest.fixture(scope="module")
+def whole(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("length") / "whole"
+    kept = {"save_steps": 3, "save_total_limit": None}
+    config = running.recipe("electra-modernbert-tiny", **running.ROPE, **kept)
+    pretrain(small_data, output_dir=folder, recipe=config)
+    return folder
+
+
+@pytest.mark.parametrize(("step", "theta"), [(6, FIRST), (9, LAST), (None, LAST)])
+def test_an_export_has_the_base_of_its_moment(whole, tmp_path, step, theta):
+    """Every export was compared with transformers on the same input when it was written."""
+    for part in ("discriminator", "generator"):
+        folder = whole / part
+        if step is not None:
+            folder = export(whole, output_dir=tmp_path / part, part=part, step=step)
+        config = json.loads((folder / "config.json").read_text())
+        assert config["rope_parameters"]["full_attention"]["rope_theta"] == theta
+        assert config["global_rope_theta"] == theta
