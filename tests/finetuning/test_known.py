@@ -74,8 +74,10 @@ BABYLM: dict[str, tuple[dict[str, Any], Example]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BABYLM)
-@pytest.mark.parametrize("place", ["", "glue_filtered", "full_eval/glue_filtered", "babylm"])
+PLACES = ("", "glue_filtered", "full_eval/glue_filtered", "babylm")
+
+
+@pytest.mark.parametrize(("name", "place"), [*zip(BABYLM, PLACES, strict=True)])
 def test_babylm(tmp_path: Path, name: str, place: str) -> None:
     row, wanted = BABYLM[name]
     (tmp_path / place).mkdir(parents=True, exist_ok=True)
@@ -83,34 +85,17 @@ def test_babylm(tmp_path: Path, name: str, place: str) -> None:
         (tmp_path / place / f"{name}.{part}.jsonl").write_text(json.dumps(row) + "\n")
     found = read_task(TASKS[f"babylm_{name}"], str(tmp_path))
     assert found.train == found.validation == (wanted,)
-    (tmp_path / place / f"{name}.valid.jsonl").write_text(json.dumps(row | {"label": 3}) + "\n")
-    with pytest.raises(UserError, match=r"valid.jsonl, line 1: label '3' is not one of \w+, "):
-        read_task(TASKS[f"babylm_{name}"], str(tmp_path))
 
 
 def test_squad(tmp_path: Path) -> None:
-    def file(name: str, *answers: str) -> None:
-        qas = [
-            {
-                "id": str(k),
-                "question": "?",
-                "answers": [{"text": a, "answer_start": 0}] if a else [],
-            }
-            for k, a in enumerate(answers)
-        ]
-        data = {"data": [{"paragraphs": [{"context": "Paris lies", "qas": qas}]}]}
+    answers = ([{"text": "Paris", "answer_start": 0}], [])
+    qas = [{"id": str(k), "question": "?", "answers": a} for k, a in enumerate(answers)]
+    data = {"data": [{"paragraphs": [{"context": "Paris lies", "qas": qas}]}]}
+    for name in ("train-v2.0-subset.json", "dev-v2.0-half.json"):
         (tmp_path / name).write_text(json.dumps(data))
-
-    file("train-v2.0-subset.json", "Paris", "")
-    file("dev-v2.0-half.json", "Paris", "")
     found = read_task(TASKS["squad2"], str(tmp_path))
     assert found.metrics == TASKS["squad2"].metrics
-    train, validation, shared = found.notes
-    assert train == (
-        "train-v2.0-subset.json (2 questions) stands in for the official train-v2.0.json"
-    )
-    assert validation.startswith("dev-v2.0-half.json (2 questions) stands in for")
-    assert shared.startswith("1 contexts of validation questions also occur in the training set.")
+    assert "1 contexts of validation questions also occur in the training" in found.notes[2]
 
 
 def clone(folder: Path, config: str, splits: dict[str, list[dict[str, Any]]]) -> str:
@@ -143,14 +128,6 @@ def test_glue_of_the_hub(tmp_path: Path, hub: Any) -> None:
     assert found.also == (("mismatched", found.train),)
     assert [name for name, _ in found.test] == ["MNLI-m", "MNLI-mm"]
     assert found.notes == ("diagnostic.tsv is missing: AX has no predictions",)
-    cola = [{"sentence": "a", "label": 1}, {"sentence": "b", "label": 2}]
-    source = clone(tmp_path / "c", "cola", {"train": cola, "validation": cola})
-    with pytest.raises(UserError, match=r"cola train, row 2: label '2' is not one of 0, 1"):
-        read_task(TASKS["cola"], source)
-    with pytest.raises(
-        UserError, match=r"data set .* rte cannot be loaded; .* \(ValueError: .*rte"
-    ):
-        read_task(TASKS["rte"], source)
 
 
 COUNTS = {
@@ -177,7 +154,9 @@ def test_the_official_files(name: str) -> None:
         assert (min(labels), max(labels)) == (0, len(found.labels) - 1 if found.labels else 5)
 
 
-def test_the_published_average_is_that_of_the_rows() -> None:
+def test_groups_and_the_published_average_are_those_of_the_rows() -> None:
+    found = [row.name for row in tasks_named(["SST-2", "GLUE", "babylm-rte"])]
+    assert found == ["sst2", *(n for n in GROUPS["glue"] if n != "sst2"), "babylm_rte"]
     assert set(AVERAGES["GLUE"].tasks) == set(GROUPS["glue"]) - {"wnli"}
     assert set(AVERAGES["BabyLM"].tasks) == set(GROUPS["babylm"])
     of_base = [TASKS[name].published["BERT-Base"] for name in AVERAGES["GLUE"].tasks]
@@ -195,13 +174,6 @@ def test_golden_updates(zoo: Path, name: str) -> None:
     assert found == pytest.approx(GOLDEN[name], abs=TOLERANCE, rel=TOLERANCE)
     losses = found[:UPDATES]
     assert sum(losses[-5:]) < 0.98 * sum(losses[:5])
-
-
-def test_names() -> None:
-    found = [row.name for row in tasks_named(["SST-2", "GLUE", "babylm-rte"])]
-    assert found == ["sst2", *(n for n in GROUPS["glue"] if n != "sst2"), "babylm_rte"]
-    with pytest.raises(UserError, match="no task 'colla'; did you mean 'cola'"):
-        tasks_named(["colla"])
 
 
 def test_malformed_lines(tmp_path: Path) -> None:
