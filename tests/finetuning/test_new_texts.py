@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from electrify.errors import UserError
 from electrify.finetuning.new_texts import Files
 from electrify.finetuning.tasks import Question, Sentence
 
@@ -22,13 +21,10 @@ def files(folder: Path, name: str, text: str, kind: Any = "classification", **mo
         ("a.txt", "good\n\nbad", {}, [("good", None), ("", None), ("bad", None)]),
         ("a.csv", 'id,text\n1,"a\nb"\n', {}, [("a\nb", None)]),
         ("a.csv", "only\na\nb\n", {}, [("a", None), ("b", None)]),
-        ("a.csv", '1,"a, b"\n', {"header": False, "text_column": "1"}, [("a, b", None)]),
         ("a.csv", "premise,hypothesis\na,b\n", {}, [("a", "b")]),
         ("a.csv", "sentence1,sentence2\na,b\n", {"pairs": False}, [("a", None)]),
         ("a.tsv", "x\ty\na\tb\n", {"text_column": "y", "pair_column": "x"}, [("b", "a")]),
         ("a.jsonl", '{"text": "a"}\n{"text": null}\n', {}, [("a", None), ("", None)]),
-        ("a.fa", ">p1\nMKV\nLAA\n>p2\nG\n", {}, [("MKVLAA", None), ("G", None)]),
-        ("a.smi", "CCO ethanol\n", {}, [("CCO", None)]),
     ],
 )
 def test_texts(tmp_path, name, text, more, found):
@@ -43,14 +39,11 @@ def test_texts(tmp_path, name, text, more, found):
     [
         ("a.conll", "the DT\nfilm NN\n\nbad JJ\n", {}, [("the", "film"), ("bad",)]),
         ("a.txt", "the DT\nfilm NN\n\nbad JJ\n", {}, [("the", "film"), ("bad",)]),
-        ("a.txt", "the\nfilm\n\nbad\n", {"text_column": "0"}, [("the", "film"), ("bad",)]),
         ("a.txt", "The film isn't good.\n\nwas it?\n", {},
          [("The", "film", "isn't", "good", "."), (), ("was", "it", "?")]),
-        ("a.tsv", "x\tthe\ny\tfilm\n", {"text_column": "1"}, [("the", "film")]),
         ("a.tsv", "id\ttext\n1\tthe film\n", {}, [("the", "film")]),
         ("a.csv", "the film,x\n", {"header": False, "text_column": "0"}, [("the", "film")]),
         ("a.jsonl", '{"tokens": ["New York"], "n": 1}\n', {}, [("New York",)]),
-        ("a.jsonl", '{"tokens": ["a"], "text": "b c"}\n', {"text_column": "text"}, [("b", "c")]),
     ],
 )  # fmt: skip
 def test_sentences(tmp_path, name, text, more, words):
@@ -68,21 +61,3 @@ def test_questions(tmp_path: Path) -> None:
     read = files(tmp_path, "a.json", squad, "answering")
     assert [item.example for item in read] == [Question("x", "q", "Ada", ())]
     assert read.bytes_read == read.size
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "kind", "more", "says"),
-    [
-        ("a.txt", "", "classification", {}, "a.txt: no texts"),
-        ("a.txt", "a\n", "classification", {"text_column": "x"}, "no column 'x'; known: text"),
-        ("a.txt", "a\n", "classification", {"header": False}, "--no-header is for .csv and .tsv"),
-        ("a.csv", "x;text\n1;2\n", "classification", {}, "by ';': save it with commas"),
-        ("a.csv", "x,y\n1,2\n", "classification", {}, r"none of its columns \(x: '1'; y: '2'\)"),
-        ("a.txt", "a\n", "answering", {}, "line 1: no column 'question'; found: text"),
-        ("a.csv", "question\nq\n", "answering", {}, "line 2: no column 'context'; found: quest"),
-        ("a.conll", "a D\n", "tagging", {"text_column": "x"}, "no column 'x'; known: 0, 1"),
-    ],
-)
-def test_mistakes(tmp_path, name, text, kind, more, says):
-    with pytest.raises(UserError, match=says):
-        files(tmp_path, name, text, kind, **more).check()
