@@ -19,7 +19,7 @@ from electrify.finetuning.split import split
 from electrify.finetuning.tasks import Answer, Example, Question, Sentence, TaskData
 
 BARE = "good film,1\nbad film,0\n"
-PLAIN = {"header": False}
+PAIRS = "label\na,b,1\nc,d,0\n"
 
 
 def read(path: Path, validation: Path | None = None, **options: Any) -> TaskData:
@@ -52,32 +52,21 @@ def jsonl(*labels: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "columns"),
+    ("text", "options", "texts"),
     [
-        ("t.csv", BARE, PLAIN),
-        ("t.csv", f"molecule,p_np\n{BARE}", {"text_column": "0", "label_column": "1"}),
-        ("t.csv", f"TEXT,Sentiment\n{BARE}", {}),
+        (BARE, {"header": False}, ("good film", None)),
+        (f"molecule,p_np\n{BARE}", {"text_column": "0", "label_column": "1"}, ("good film", None)),
+        (f"TEXT,Sentiment\n{BARE}", {}, ("good film", None)),
+        (f"question,sentence,{PAIRS}", {}, ("a", "b")),
+        (f"premise,hypothesis,{PAIRS}", {}, ("a", "b")),
+        (f"body,title,{PAIRS}", {}, ("b", "a")),
+        (f"body,title,{PAIRS}", {"text_column": "body"}, ("a", None)),
+        (f"x,y,{PAIRS}", {"text_column": "y", "pair_column": "x"}, ("b", "a")),
     ],
 )
-def test_columns_by_name_number_and_value(tmp_path, name, text, columns):
-    found = own(tmp_path, text, name=name, **columns)
-    assert found.train == (Example("good film", None, 1), Example("bad film", None, 0))
-
-
-@pytest.mark.parametrize(
-    ("header", "columns", "pair"),
-    [
-        ("question,sentence", {}, ("a", "b")),
-        ("premise,hypothesis", {}, ("a", "b")),
-        ("body,title", {}, ("b", "a")),
-        ("body,title", {"text_column": "body"}, ("a", None)),
-        ("x,y", {"text_column": "y", "pair_column": "x"}, ("b", "a")),
-    ],
-)
-def test_pairs(tmp_path, header, columns, pair):
-    found = own(tmp_path, f"{header},label\na,b,1\nc,d,0\n", **columns)
-    example: Any = found.train[0]
-    assert (example.text, example.pair) == pair
+def test_columns_by_name_number_and_value(tmp_path, text, options, texts):
+    found = own(tmp_path, text, **options)
+    assert found.train[0] == Example(*texts, 1)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +117,7 @@ def test_missing_labels_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "given", "says"),
     [
-        ("t.csv", "a,b,c\nd,e,f\n", PLAIN, r"columns \(0: 'a', 'd'; 1: .*Name it"),
+        ("t.csv", "a,b,c\nd,e,f\n", {"header": False}, r"columns \(0: 'a', 'd'; 1: .*Name it"),
         ("t.csv", BARE, {}, "--text-column, and with --no-header if the first line is an example"),
         ("t.csv", "text,label\n,x\n ,y\n", {}, r"every text \('text'\) is empty"),
         ("t.csv", "text,label\na,0.5\nb,inf\n", {}, "line 3: label 'inf' is not a number"),

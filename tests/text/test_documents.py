@@ -78,28 +78,24 @@ def test_a_bad_byte_is_one_sign_in_every_kind_of_file(tmp_path: Path, ending: st
         read(path)
 
 
-def test_json_lines(tmp_path: Path) -> None:
-    given = [
-        {"text": "one\n\nstill one", "id": 1},
-        {"text": "  "},
-        {"text": None},
-        {"text": "two \u2028 lines"},
-    ]
-    text = "\n".join(json.dumps(r, ensure_ascii=False) for r in given) + "\n\n"
-    text += '{"id": {"id": 2}, "text": "three"}\n'
-    docs, counts = read(write(tmp_path, "a.jsonl", text))
-    assert docs == ["one\n\nstill one", "two \u2028 lines", "three"]
-    assert counts == {"blank": 2, "empty_rows": 2}
+RECORDS = [{"text": "one\n\nstill one", "id": {"id": 2}}, {"text": "  "}, {"text": None}]
+LINES = "\n\n".join(map(json.dumps, RECORDS)) + '\n{"text": "two \u2028 lines"}\n'
+TABLE = 'id,text\r\n1,"one, ""two""\nthree"\r\n2,four\r\n3,\r\n'
 
 
-def test_csv_and_tsv(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.csv", 'id,text\r\n1,"one, ""two""\nthree"\r\n2,four\r\n3,\r\n')
-    docs, counts = read(path)
-    assert docs == ['one, "two"\nthree', "four"]
-    assert counts["empty_rows"] == 1
-    assert read(path, text_column="0")[0] == ["1", "2", "3"]
-    tsv = write(tmp_path, "a.tsv", 'body\tn\n\n"half quoted\t1\n')
-    assert read(tsv, text_column="body")[0] == ['"half quoted']
+@pytest.mark.parametrize(
+    ("name", "text", "options", "found", "empty"),
+    [
+        ("a.jsonl", LINES, {}, ["one\n\nstill one", "two \u2028 lines"], 2),
+        ("a.csv", TABLE, {}, ['one, "two"\nthree', "four"], 1),
+        ("a.csv", TABLE, {"text_column": "0"}, ["1", "2", "3"], 0),
+        ("a.tsv", 'body\tn\n\n"half quoted\t1\n', {"text_column": "body"}, ['"half quoted'], 0),
+    ],
+)
+def test_tables(tmp_path, name, text, options, found, empty):
+    docs, counts = read(write(tmp_path, name, text), **options)
+    assert docs == found
+    assert counts["empty_rows"] == empty
 
 
 def test_parquet(tmp_path: Path) -> None:
