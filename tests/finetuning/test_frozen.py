@@ -21,27 +21,12 @@ from electrify.finetuning.metrics import spearman
 from electrify.finetuning.one_run import finetune_one, problem_of
 from electrify.finetuning.options import FinetuneSettings
 from electrify.finetuning.tasks import Example, Sentence, TaskData
+from golden import tasks
 from small import run
 
-THINGS = ("film", "plot", "one", "book", "song", "meal")
-KINDS = (("good", "great", "fine"), ("bad", "awful", "poor"))
 PROBE = FinetuneSettings(
     frozen_encoder="all", learning_rate=0.02, num_train_epochs=60, dropout=0.0, bf16="false"
 )
-
-
-def task(kind: str, *, pairs: bool) -> TaskData:
-    """The class is which kind of word the last text ends with, and so is the value."""
-    examples = []
-    for thing in THINGS:
-        for label, words in enumerate(KINDS):
-            for k, word in enumerate(words):
-                text = f"the {thing} was {word}"
-                kinds: dict[str, Any] = {"regression": label * 10.0 + k, "multilabel": (label,)}
-                value = kinds.get(kind, label)
-                first, second = (f"a {thing}", text) if pairs else (text, None)
-                examples.append(Example(first, second, value))
-    return task_of(kind, examples[::2])
 
 
 def probe_of(zoo: Path, name: str, own: TaskData, layers: Any) -> Any:
@@ -68,7 +53,7 @@ def states_of(problem: Any, text: str) -> tuple[torch.Tensor, ...]:
 )
 def test_features_are_the_mean_of_a_texts_states(zoo: Path, name: str, layers: str) -> None:
     """Special tokens included. Two blocks and the embeddings: there are no four layers."""
-    own = task("classification", pairs=False)
+    own = tasks()["classes"]
     problem = probe_of(zoo, name, own, layers)
     assert isinstance(problem, FrozenTexts)
     found_NF = problem.training(own.train).features_RF
@@ -80,7 +65,7 @@ def test_features_are_the_mean_of_a_texts_states(zoo: Path, name: str, layers: s
 
 
 def test_a_pair_is_two_texts(zoo: Path) -> None:
-    own = task("classification", pairs=True)
+    own = tasks()["pairs"]
     problem = probe_of(zoo, "bert", own, "last")
     found_NF = problem.training(own.train).features_RF
     first: Any = own.train[0]
@@ -109,17 +94,13 @@ def test_features_of_words_are_the_mean_states_of_their_tokens(zoo: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("kind", "pairs", "metric", "least"),
-    [
-        ("classification", True, "accuracy", 0.95),
-        ("multilabel", True, "micro_f1", 0.95),
-        ("regression", False, "spearman", 0.7),
-    ],
+    ("name", "metric", "least"),
+    [("pairs", "accuracy", 0.95), ("several", "micro_f1", 0.95), ("values", "spearman", 0.7)],
 )
-def test_the_head_learns_and_the_encoder_stays(zoo, kind, pairs, metric, least):
+def test_the_head_learns_and_the_encoder_stays(zoo, name, metric, least):
     model = str(zoo / "electra")
     before = reader_of(model).encoder.state_dict()
-    found = finetune_one(model, task(kind, pairs=pairs), seed=0, settings=PROBE)
+    found = finetune_one(model, tasks()[name], seed=0, settings=PROBE)
     assert found.scores[metric] > least, found.curve
     after = reader_of(model).encoder.state_dict()
     assert all(torch.equal(t, after[name]) for name, t in before.items())
