@@ -94,19 +94,6 @@ def test_squad(tmp_path: Path) -> None:
     assert "1 contexts of validation questions also occur in the training" in found.notes[2]
 
 
-def clone(folder: Path, config: str, splits: dict[str, list[dict[str, Any]]]) -> str:
-    """A data set of the Hub as a folder."""
-    datasets = pytest.importorskip("datasets")
-    lines = ["---", "configs:", f"- config_name: {config}", "  data_files:"]
-    for split, rows in splits.items():
-        lines += [f"  - split: {split}", f"    path: {config}/{split}-*"]
-        path = folder / config / f"{split}-00000-of-00001.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        datasets.Dataset.from_list(rows).to_parquet(str(path))
-    (folder / "README.md").write_text("\n".join([*lines, "---", ""]))
-    return str(folder)
-
-
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     datasets = pytest.importorskip("datasets")
@@ -116,10 +103,19 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_glue_of_the_hub(tmp_path: Path, hub: Any) -> None:
+    """Cloned into a folder."""
     rows = [{"premise": f"p{k}", "hypothesis": "h", "label": k % 3} for k in range(4)]
-    names = ("train", *(f"{s}_{m}matched" for s in ("validation", "test") for m in ("", "mis")))
-    source = clone(tmp_path / "glue", "mnli", dict.fromkeys(names, rows))
-    found = read_task(TASKS["mnli"], source, test=True)
+    lines = ["---", "configs:", "- config_name: mnli", "  data_files:"]
+    for split in (
+        "train",
+        *(f"{s}_{m}matched" for s in ("validation", "test") for m in ("", "mis")),
+    ):
+        lines += [f"  - split: {split}", f"    path: mnli/{split}-*"]
+        path = tmp_path / "glue" / "mnli" / f"{split}-00000-of-00001.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        hub.Dataset.from_list(rows).to_parquet(str(path))
+    (tmp_path / "glue" / "README.md").write_text("\n".join([*lines, "---", ""]))
+    found = read_task(TASKS["mnli"], str(tmp_path / "glue"), test=True)
     assert found.train == tuple(Example(f"p{k}", "h", k % 3) for k in range(4))
     assert found.also == (("mismatched", found.train),)
     assert [name for name, _ in found.test] == ["MNLI-m", "MNLI-mm"]

@@ -35,10 +35,6 @@ from electrify.finetuning.tasks import Example, Sentence
 from golden import tasks
 
 PUBLISHED = FinetuneSettings(protocol="published")
-THREE = [
-    Example("good " * n, "bad film" if n % 2 else "the", k % 3)
-    for k, n in enumerate((9, 1, 4, 20, 2))
-]
 
 
 @given(
@@ -69,10 +65,9 @@ def test_epochs_differ_and_lengths_are_similar_in_a_batch() -> None:
 
 
 def test_predictions_are_in_the_order_of_the_rows(zoo, monkeypatch):
-    problem = Texts(
-        reader_of(zoo / "electra"), "classification", ("a", "b", "c"), max_seq_length=16
-    )
-    net, rows = problem.net(dropout=0.5), problem.training(THREE)
+    task = tasks()["pairs"]
+    problem = problem_of(task, reader_of(zoo / "electra"), QUICK)
+    net, rows = problem.net(dropout=0.5), problem.training(task.train[:5])
     monkeypatch.setitem(loop.TOKENS, "cpu", 20)
     done: list[float] = []
     found = loop.predict(net, problem, rows, after=done.append)["logits"]

@@ -91,17 +91,12 @@ def test_pieces_end_where_windows_do(kind, splitting, monkeypatch):
         assert lengths.tolist() == [len(expected)]
 
 
-def part(tmp_path: Path) -> Path:
+def test_part_file_holds_both_splits(tmp_path: Path) -> None:
+    """One of another task, cut, or with a changed byte is not used."""
     handle = start(Start(tokenizer=tokenizer_json(), unk=1, dtype="<u2"))
     path = tmp_path / "x" / "1.part"
     made = handle(Task(["hello world", "the", "hello"], [False, True, False]))
     write_part(path, made, key="k")
-    return path
-
-
-def test_part_file_holds_both_splits(tmp_path: Path) -> None:
-    """One of another task, cut, or with a changed byte is not used."""
-    path = part(tmp_path)
     found, good = read_part(path, key="k"), path.read_bytes()
     assert found is not None
     read = (found[1]["train"], found[1]["valid"])
