@@ -81,6 +81,9 @@ def test_babylm(tmp_path: Path, name: str, place: str) -> None:
         (tmp_path / place / f"{name}.{part}.jsonl").write_text(json.dumps(row) + "\n")
     found = read_task(TASKS[f"babylm_{name}"], str(tmp_path))
     assert found.train == found.validation == (wanted,)
+    (tmp_path / place / f"{name}.valid.jsonl").write_text(json.dumps(row | {"label": 3}) + "\n")
+    with pytest.raises(UserError, match=r"valid.jsonl, line 1: label '3' is not one of \w+, "):
+        read_task(TASKS[f"babylm_{name}"], str(tmp_path))
 
 
 def test_squad(tmp_path: Path) -> None:

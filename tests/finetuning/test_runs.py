@@ -122,6 +122,9 @@ def test_other_settings_examples_or_models_are_refused(zoo, reviews, tmp_path):
         finetune(asked)
     Path(reviews[1]).write_text(held)
     assert listing(out) == before
+    with pytest.raises(UserError, match="no such folder"):  # before the first model is trained
+        finetune(options(zoo, reviews, tmp_path / "o", models=(str(model), str(tmp_path / "none"))))
+    assert not (tmp_path / "o" / "scores.jsonl").exists()
 
 
 SELECTING = replace(THOROUGH, num_train_epochs=6.0, load_best_model_at_end=True, eval_steps=4)

@@ -181,6 +181,8 @@ def test_sequences_are_joined_and_names_left_out(tmp_path: Path) -> None:
     assert read(write(tmp_path, "b.fa.gz", gzip.compress(data)))[0] == wanted
     joined = b">a\nAC\n" + "\ufeff>b\nGT\n".encode()
     assert read(write(tmp_path, "a.fa", joined))[0] == ["AC", "GT"]
+    with pytest.raises(UserError, match=r"a\.fa, line 2: '>' inside a sequence"):
+        read(write(tmp_path, "a.fa", ">a\nAC>b\nGT\n"))
 
 
 @settings(max_examples=50, deadline=None)
