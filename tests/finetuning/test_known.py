@@ -46,17 +46,13 @@ def test_further_sets_subsets_and_test_sets(tmp_path: Path) -> None:
     found = task(tmp_path, "mnli", train_subset=MNLI, dev_matched=MNLI)
     assert [e.label for e in found.train] == [1, 2]  # type: ignore[union-attr]
     assert found.score_names == ("accuracy",)
-    assert found.notes == (
-        "train_subset.tsv (2 examples) stands in for the official train.tsv",
-        "dev_mismatched.tsv is missing: mismatched is not scored",
-    )
+    assert "train_subset.tsv (2 examples) stands in for the official" in found.notes[0]
     test = "index\tsentence1\tsentence2\n0\ta\tb\n"
     (tmp_path / "diagnostic").mkdir()
     (tmp_path / "diagnostic" / "diagnostic.tsv").write_text(test)
     more = {"train": MNLI, "dev_mismatched": MNLI, "test_matched": test}
     found = task(tmp_path, "mnli", test=True, **more)
     assert found.also == (("mismatched", found.train),)
-    assert found.notes == ("test_mismatched.tsv is missing: MNLI-mm has no predictions",)
     assert found.test == (("MNLI-m", (Example("a", "b"),)), ("AX", (Example("a", "b"),)))
     assert read_task(TASKS["mnli"], str(tmp_path)).test == ()
 
@@ -74,8 +70,10 @@ BABYLM: dict[str, tuple[dict[str, Any], Example]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BABYLM)
-@pytest.mark.parametrize("place", ["", "glue_filtered", "full_eval/glue_filtered", "babylm"])
+PLACES = ("", "glue_filtered", "full_eval/glue_filtered", "babylm")
+
+
+@pytest.mark.parametrize(("name", "place"), [*zip(BABYLM, PLACES, strict=True)])
 def test_babylm(tmp_path: Path, name: str, place: str) -> None:
     row, wanted = BABYLM[name]
     (tmp_path / place).mkdir(parents=True, exist_ok=True)
@@ -89,41 +87,14 @@ def test_babylm(tmp_path: Path, name: str, place: str) -> None:
 
 
 def test_squad(tmp_path: Path) -> None:
-    def file(name: str, *answers: str) -> None:
-        qas = [
-            {
-                "id": str(k),
-                "question": "?",
-                "answers": [{"text": a, "answer_start": 0}] if a else [],
-            }
-            for k, a in enumerate(answers)
-        ]
-        data = {"data": [{"paragraphs": [{"context": "Paris lies", "qas": qas}]}]}
+    answers = ([{"text": "Paris", "answer_start": 0}], [])
+    qas = [{"id": str(k), "question": "?", "answers": a} for k, a in enumerate(answers)]
+    data = {"data": [{"paragraphs": [{"context": "Paris lies", "qas": qas}]}]}
+    for name in ("train-v2.0-subset.json", "dev-v2.0-half.json"):
         (tmp_path / name).write_text(json.dumps(data))
-
-    file("train-v2.0-subset.json", "Paris", "")
-    file("dev-v2.0-half.json", "Paris", "")
     found = read_task(TASKS["squad2"], str(tmp_path))
     assert found.metrics == TASKS["squad2"].metrics
-    train, validation, shared = found.notes
-    assert train == (
-        "train-v2.0-subset.json (2 questions) stands in for the official train-v2.0.json"
-    )
-    assert validation.startswith("dev-v2.0-half.json (2 questions) stands in for")
-    assert shared.startswith("1 contexts of validation questions also occur in the training set.")
-
-
-def clone(folder: Path, config: str, splits: dict[str, list[dict[str, Any]]]) -> str:
-    """A data set of the Hub as a folder."""
-    datasets = pytest.importorskip("datasets")
-    lines = ["---", "configs:", f"- config_name: {config}", "  data_files:"]
-    for split, rows in splits.items():
-        lines += [f"  - split: {split}", f"    path: {config}/{split}-*"]
-        path = folder / config / f"{split}-00000-of-00001.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        datasets.Dataset.from_list(rows).to_parquet(str(path))
-    (folder / "README.md").write_text("\n".join([*lines, "---", ""]))
-    return str(folder)
+    assert "1 contexts of validation questions also occur in the training" in found.notes[2]
 
 
 @pytest.fixture
@@ -135,22 +106,22 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_glue_of_the_hub(tmp_path: Path, hub: Any) -> None:
+    """Cloned into a folder."""
     rows = [{"premise": f"p{k}", "hypothesis": "h", "label": k % 3} for k in range(4)]
-    names = ("train", *(f"{s}_{m}matched" for s in ("validation", "test") for m in ("", "mis")))
-    source = clone(tmp_path / "glue", "mnli", dict.fromkeys(names, rows))
-    found = read_task(TASKS["mnli"], source, test=True)
+    lines = ["---", "configs:", "- config_name: mnli", "  data_files:"]
+    for split in (
+        "train",
+        *(f"{s}_{m}matched" for s in ("validation", "test") for m in ("", "mis")),
+    ):
+        lines += [f"  - split: {split}", f"    path: mnli/{split}-*"]
+        path = tmp_path / "glue" / "mnli" / f"{split}-00000-of-00001.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        hub.Dataset.from_list(rows).to_parquet(str(path))
+    (tmp_path / "glue" / "README.md").write_text("\n".join([*lines, "---", ""]))
+    found = read_task(TASKS["mnli"], str(tmp_path / "glue"), test=True)
     assert found.train == tuple(Example(f"p{k}", "h", k % 3) for k in range(4))
     assert found.also == (("mismatched", found.train),)
     assert [name for name, _ in found.test] == ["MNLI-m", "MNLI-mm"]
-    assert found.notes == ("diagnostic.tsv is missing: AX has no predictions",)
-    cola = [{"sentence": "a", "label": 1}, {"sentence": "b", "label": 2}]
-    source = clone(tmp_path / "c", "cola", {"train": cola, "validation": cola})
-    with pytest.raises(UserError, match=r"cola train, row 2: label '2' is not one of 0, 1"):
-        read_task(TASKS["cola"], source)
-    with pytest.raises(
-        UserError, match=r"data set .* rte cannot be loaded; .* \(ValueError: .*rte"
-    ):
-        read_task(TASKS["rte"], source)
 
 
 COUNTS = {
@@ -177,7 +148,9 @@ def test_the_official_files(name: str) -> None:
         assert (min(labels), max(labels)) == (0, len(found.labels) - 1 if found.labels else 5)
 
 
-def test_the_published_average_is_that_of_the_rows() -> None:
+def test_groups_and_the_published_average_are_those_of_the_rows() -> None:
+    found = [row.name for row in tasks_named(["SST-2", "GLUE", "babylm-rte"])]
+    assert found == ["sst2", *(n for n in GROUPS["glue"] if n != "sst2"), "babylm_rte"]
     assert set(AVERAGES["GLUE"].tasks) == set(GROUPS["glue"]) - {"wnli"}
     assert set(AVERAGES["BabyLM"].tasks) == set(GROUPS["babylm"])
     of_base = [TASKS[name].published["BERT-Base"] for name in AVERAGES["GLUE"].tasks]
@@ -195,13 +168,6 @@ def test_golden_updates(zoo: Path, name: str) -> None:
     assert found == pytest.approx(GOLDEN[name], abs=TOLERANCE, rel=TOLERANCE)
     losses = found[:UPDATES]
     assert sum(losses[-5:]) < 0.98 * sum(losses[:5])
-
-
-def test_names() -> None:
-    found = [row.name for row in tasks_named(["SST-2", "GLUE", "babylm-rte"])]
-    assert found == ["sst2", *(n for n in GROUPS["glue"] if n != "sst2"), "babylm_rte"]
-    with pytest.raises(UserError, match="no task 'colla'; did you mean 'cola'"):
-        tasks_named(["colla"])
 
 
 def test_malformed_lines(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@ that plain transformers code computes the same."""
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,24 +32,13 @@ ZOO = ("electra", "bert", "roberta", "modernbert", "deberta")
 TEXTS = ["good", "the bad film and the plot was very bad", "it is one fine film"]
 
 
-def copied(zoo: Path, name: str, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(zoo / name, tmp_path / name))
-
-
-def edit_weights(folder: Path, change: Callable[[dict[str, Tensor]], Any]) -> Path:
-    tensors = load_file(folder / "model.safetensors")
-    change(tensors)
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    return folder
-
-
 @pytest.mark.parametrize("name", ZOO)
 def test_the_weights_are_those_of_the_checkpoint(zoo: Path, name: str) -> None:
     """Of the masked LM or discriminator that it holds, also in the class that is trained."""
     reader = reader_of(zoo / name)
-    saved = load_file(zoo / name / "model.safetensors")
     prefix = reader.encoder.base_model_prefix
-    wanted = {key.removeprefix(f"{prefix}."): t for key, t in saved.items()}
+    tensors = load_file(zoo / name / "model.safetensors")
+    wanted = {key.removeprefix(f"{prefix}."): t for key, t in tensors.items()}
     for kind in ("classification", "tagging", "answering"):
         net = with_fresh_head(reader, kind, ("a", "b"))  # type: ignore[arg-type]
         named = dict(net.encoder.named_parameters())
@@ -60,28 +48,28 @@ def test_the_weights_are_those_of_the_checkpoint(zoo: Path, name: str) -> None:
                 assert torch.equal(parameter, wanted[key]), key
 
 
-def test_missing_weights_are_named(zoo: Path, tmp_path: Path) -> None:
-    folder = copied(zoo, "electra", tmp_path)
-    edit_weights(folder, lambda t: t.pop("electra.encoder.layer.1.output.dense.weight"))
-    with pytest.raises(UserError, match=r"lacks 1 of .* \(encoder.layer.1.output.dense.weight\)"):
-        reader_of(folder)
-    assert reader_of(f"random:{folder}").width == 16
-
-
 @pytest.mark.parametrize(
-    ("name", "key"),
+    ("name", "key", "tensor", "says"),
     [
-        ("bert", "bert.encoder.layer.0.attention.self.distance_embedding.weight"),
-        ("electra", "electra.encoder.layer.1.output.adapter.weight"),
-        ("deberta", "encoder.conv.conv.weight"),
-        ("modernbert", "model.layers.0.attn.Wqkv.bias"),
+        ("electra", "electra.encoder.layer.1.output.dense.weight", None, "lacks 1 of"),
+        # Trained with it, the encoder computes something else; the first is of relative_key.
+        *(
+            (name, key, torch.ones(16), "does not use")
+            for name, key in (
+                ("bert", "bert.encoder.layer.0.attention.self.distance_embedding.weight"),
+                ("deberta", "encoder.conv.conv.weight"),
+                ("modernbert", "model.layers.0.attn.Wqkv.bias"),
+            )
+        ),
     ],
 )
-def test_weights_of_the_encoder_that_its_class_does_not_use(zoo, tmp_path, name, key):
-    """The encoder that was trained computes something else."""
-    folder = copied(zoo, name, tmp_path)
-    edit_weights(folder, lambda t: t.update({key: torch.ones(16)}))
-    with pytest.raises(UserError, match=f"does not use .*{key}"):
+def test_weights_that_are_missing_or_not_used(zoo, tmp_path, name, key, tensor, says):
+    folder = Path(shutil.copytree(zoo / name, tmp_path / name))
+    tensors = load_file(folder / "model.safetensors")
+    tensors.pop(key, None)
+    tensors |= {} if tensor is None else {key: tensor}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match=f"{says} .*{key.removeprefix('electra.')}"):
         reader_of(folder)
 
 
@@ -92,7 +80,7 @@ def test_heads_of_a_checkpoint_never_enter_a_task(zoo: Path, tmp_path: Path, kin
     folder = Path(shutil.copytree(zoo / "modernbert", tmp_path / "model"))
     config = transformers.AutoConfig.from_pretrained(folder)
     transformers.AutoModelForTokenClassification.from_config(config).save_pretrained(folder)
-    saved = load_file(folder / "model.safetensors")
+    before = load_file(folder / "model.safetensors")
     reader, found = reader_of(folder), list[dict[str, Tensor]]()
     for seed in (0, 0, 1):
         torch.manual_seed(seed)
@@ -101,8 +89,8 @@ def test_heads_of_a_checkpoint_never_enter_a_task(zoo: Path, tmp_path: Path, kin
     (key,) = (key for key in found[0] if key.endswith("weight"))
     assert torch.equal(found[0][key], found[1][key])
     assert not torch.equal(found[0][key], found[2][key])
-    assert saved[key].shape == found[0][key].shape
-    assert not torch.equal(found[0][key], saved[key])
+    assert before[key].shape == found[0][key].shape
+    assert not torch.equal(found[0][key], before[key])
 
 
 BY_HAND = {
@@ -117,10 +105,6 @@ BY_HAND = {
         "library.bert.pooler.dense.weight": 1.0,
         "library.bert.encoder.layer.1.output.dense.weight": 0.5,
         "library.bert.embeddings.LayerNorm.weight": 0.125,
-    },
-    "roberta": {
-        "library.classifier.dense.bias": 1.0,
-        "library.roberta.embeddings.word_embeddings.weight": 0.125,
     },
     "modernbert": {
         "library.head.dense.weight": 1.0,
@@ -142,7 +126,7 @@ BY_HAND = {
 }
 
 
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", BY_HAND)
 def test_learning_rates_by_hand(zoo: Path, name: str) -> None:
     net = with_fresh_head(reader_of(zoo / name), "classification", ("a", "b"))
     rates = learning_rates(net, peak=1.0, decay=0.5)
@@ -156,21 +140,20 @@ def test_learning_rates_by_hand(zoo: Path, name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A decoder, which tells a text by its last token, with random weights."""
-    root = tmp_path_factory.mktemp("others")
-    size = save_tokenizer(root / "gpt2", framed=False)
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """It tells a text by its last token."""
+    folder = tmp_path_factory.mktemp("gpt2")
+    size = save_tokenizer(folder, framed=False)
     torch.manual_seed(1)
-    config = transformers.GPT2Config(
-        vocab_size=size, n_embd=16, n_positions=64, n_layer=2, n_head=2
-    )
-    transformers.GPT2LMHeadModel(config).save_pretrained(root / "gpt2")
-    return root
+    shape = {"n_embd": 16, "n_positions": 64, "n_layer": 2, "n_head": 2}
+    config = transformers.GPT2Config(vocab_size=size, **shape)
+    transformers.GPT2LMHeadModel(config).save_pretrained(folder)
+    return folder
 
 
 @pytest.mark.parametrize("name", [*ZOO, "gpt2"])
-def test_neither_padding_nor_the_batch_changes_a_text(zoo: Path, others: Path, name: str) -> None:
-    reader = reader_of((zoo if name in ZOO else others) / name)
+def test_neither_padding_nor_the_batch_changes_a_text(zoo: Path, decoder: Path, name: str) -> None:
+    reader = reader_of(decoder if name == "gpt2" else zoo / name)
     assert reader.last == (name == "gpt2")
     problem = Texts(reader, "classification", ("a", "b"), max_seq_length=39)
     net = sharpened(problem.net(dropout=None))
@@ -246,20 +229,29 @@ def test_the_head_computes_in_float32(zoo: Path, name: str, kind: Any) -> None:
     torch.testing.assert_close(near, exact, atol=0.1, rtol=0.05)
 
 
-def saved_folder(folder: Path, problem: Any, **more: Any) -> tuple[Any, Path]:
-    """A net with a fresh head, and the folder that it was saved in."""
+LENGTH: dict[str, Any] = {"max_seq_length": 32}
+
+
+def saved(problem: Any, folder: Path, **more: Any) -> Any:
+    """A net with a fresh head, which is saved in the folder."""
     net = sharpened(problem.net(dropout=None))
-    save(net, problem.reader, "toy", folder, reading={"max_seq_length": 32}, **more)
-    return net, folder
+    save(net, problem.reader, "toy", folder, reading=LENGTH, **more)
+    return net
+
+
+def loaded(folder: Path, what: str) -> tuple[Any, Any]:
+    """The model and the tokenizer of the folder, by the library alone."""
+    auto = getattr(transformers, f"AutoModelFor{what}")
+    model = auto.from_pretrained(folder).eval()
+    return model, transformers.AutoTokenizer.from_pretrained(folder)
 
 
 @pytest.mark.parametrize("name", ["electra", "modernbert", "deberta"])
 @pytest.mark.parametrize("classes", [2, 9])
 def test_classes_in_a_pipeline(zoo: Path, tmp_path: Path, name: str, classes: int) -> None:
-    labels = tuple(f"class {k}" for k in range(classes))
-    how: dict[str, Any] = {"max_seq_length": 32}
-    problem = Texts(reader_of(zoo / name), "classification", labels, **how)
-    net, folder = saved_folder(tmp_path / "saved", problem)
+    labels, folder = tuple(f"class {k}" for k in range(classes)), tmp_path / "saved"
+    problem = Texts(reader_of(zoo / name), "classification", labels, **LENGTH)
+    net = saved(problem, folder)
     outputs = outputs_of(problem, net, problem.rows([Example(text) for text in TEXTS]))
     wanted_NC = problem.probabilities(outputs)
     pipeline = transformers.pipeline("text-classification", model=str(folder), device="cpu")
@@ -269,14 +261,9 @@ def test_classes_in_a_pipeline(zoo: Path, tmp_path: Path, name: str, classes: in
         wanted = dict(zip(labels, wanted_C.tolist(), strict=True))
         assert {row["label"]: row["score"] for row in theirs} == pytest.approx(wanted, abs=1e-5)
         assert one["probabilities"] == pytest.approx(wanted, abs=1e-6)
-        assert (
-            one["predicted_label"]
-            == theirs[0]["label"]
-            == max(wanted, key=lambda label: wanted[label])
-        )
-    loaded = load_finetuned(str(folder), device=CPU)
-    assert (loaded.kind, loaded.labels) == ("classification", labels)
-    assert loaded.reading == {"max_seq_length": 32}
+        assert one["predicted_label"] == theirs[0]["label"] == max(wanted, key=wanted.__getitem__)
+    again = load_finetuned(str(folder), device=CPU)
+    assert (again.kind, again.labels, again.reading) == ("classification", labels, LENGTH)
     config = json.loads((folder / "config.json").read_text())
     assert config["dtype"] == "float32"
     assert config["architectures"] == [type(net.library).__name__]
@@ -284,15 +271,14 @@ def test_classes_in_a_pipeline(zoo: Path, tmp_path: Path, name: str, classes: in
 
 @pytest.mark.parametrize("name", ["electra", "roberta", "deberta"])
 def test_pairs_and_several_labels_in_the_librarys_class(zoo, tmp_path, name):
-    how: dict[str, Any] = {"max_seq_length": 32}
-    problem = Texts(reader_of(zoo / name), "multilabel", ("a", "b", "c"), **how)
-    net, folder = saved_folder(tmp_path / "saved", problem)
+    folder = tmp_path / "saved"
+    problem = Texts(reader_of(zoo / name), "multilabel", ("a", "b", "c"), **LENGTH)
+    net = saved(problem, folder)
     rows = problem.rows([Example(text, "it was", ()) for text in TEXTS])
     wanted_NC = problem.probabilities(outputs_of(problem, net, rows))
     found = predict(folder, TEXTS, pairs=["it was"] * 3, bf16="false", probabilities=True)
     assert load_finetuned(str(folder), device=CPU).kind == "multilabel"
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model, tokenizer = loaded(folder, "SequenceClassification")
     inputs = tokenizer(TEXTS, ["it was"] * 3, padding=True, return_tensors="pt")
     with torch.inference_mode():
         theirs_NC = model(**inputs).logits.sigmoid()
@@ -306,16 +292,15 @@ def test_pairs_and_several_labels_in_the_librarys_class(zoo, tmp_path, name):
 @pytest.mark.parametrize("name", ZOO)
 def test_a_regression_on_its_own_scale(zoo: Path, tmp_path: Path, name: str) -> None:
     """Mean and deviation of the training values are in the saved weights."""
-    reader = reader_of(zoo / name)
-    problem = Texts(reader, "regression", (), max_seq_length=32)
+    folder = tmp_path / "saved"
+    problem = Texts(reader_of(zoo / name), "regression", (), **LENGTH)
     problem.fit([Example("a", None, value) for value in (100.0, 110.0, 160.0)])
     assert (problem.center, problem.scale) == (pytest.approx(370 / 3), pytest.approx(26.2466929))
-    net, folder = saved_folder(tmp_path / "saved", problem, scaled=(problem.scale, problem.center))
+    net = saved(problem, folder, scaled=(problem.scale, problem.center))
     outputs = outputs_of(problem, net, problem.rows([Example(text) for text in TEXTS]))
     wanted = problem.values(outputs)
     assert max(wanted) - min(wanted) > 0.1
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model, tokenizer = loaded(folder, "SequenceClassification")
     with torch.inference_mode():
         theirs = model(**tokenizer(TEXTS, padding=True, return_tensors="pt")).logits[:, 0].tolist()
     assert theirs == pytest.approx(wanted, abs=1e-4)
@@ -329,14 +314,11 @@ def test_a_regression_on_its_own_scale(zoo: Path, tmp_path: Path, name: str) -> 
 @pytest.mark.parametrize("name", ["electra", "modernbert", "deberta"])
 def test_tags_by_plain_transformers_code(zoo: Path, tmp_path: Path, name: str) -> None:
     """The class with the largest mean of the logits of a word's tokens."""
-    labels = ("A", "B", "C")
-    how: dict[str, Any] = {"max_seq_length": 32}
-    problem = Tagging(reader_of(zoo / name), "tagging", labels, **how)
-    _, folder = saved_folder(tmp_path / "saved", problem)
+    folder = tmp_path / "saved"
+    saved(Tagging(reader_of(zoo / name), "tagging", ("A", "B", "C"), **LENGTH), folder)
     made = [s.words for s in chunks().train[::5]] + [("films", "the", "plotlys", "badly")]  # type: ignore[union-attr]
     found = predict(folder, made, bf16="false")
-    model = transformers.AutoModelForTokenClassification.from_pretrained(folder).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model, tokenizer = loaded(folder, "TokenClassification")
     seen = set()
     for words, one in zip(made, found, strict=True):
         inputs = tokenizer(list(words), is_split_into_words=True, return_tensors="pt")
@@ -355,15 +337,12 @@ def test_tags_by_plain_transformers_code(zoo: Path, tmp_path: Path, name: str) -
 @pytest.mark.parametrize("name", ["electra", "modernbert", "deberta"])
 def test_answers_by_plain_transformers_code(zoo: Path, tmp_path: Path, name: str) -> None:
     """The span of the context, at most 30 tokens long, with the largest sum of logits."""
-    how: dict[str, Any] = {"max_seq_length": 32}
-    problem = Answering(reader_of(zoo / name), "answering", (), **how)
-    _, folder = saved_folder(tmp_path / "saved", problem)
+    folder = tmp_path / "saved"
+    saved(Answering(reader_of(zoo / name), "answering", (), **LENGTH), folder)
     every = questions(impossible=True)[::3]
-    found = predict(
-        folder, [q.question for q in every], pairs=[q.context for q in every], bf16="false"
-    )
-    model = transformers.AutoModelForQuestionAnswering.from_pretrained(folder).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    asked, contexts = [q.question for q in every], [q.context for q in every]
+    found = predict(folder, asked, pairs=contexts, bf16="false")
+    model, tokenizer = loaded(folder, "QuestionAnswering")
     for q, one in zip(every, found, strict=True):
         inputs = tokenizer(q.question, q.context, return_tensors="pt", return_offsets_mapping=True)
         offsets = inputs.pop("offset_mapping")[0].tolist()

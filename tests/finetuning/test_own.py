@@ -19,7 +19,7 @@ from electrify.finetuning.split import split
 from electrify.finetuning.tasks import Answer, Example, Question, Sentence, TaskData
 
 BARE = "good film,1\nbad film,0\n"
-PLAIN = {"header": False}
+PAIRS = "label\na,b,1\nc,d,0\n"
 
 
 def read(path: Path, validation: Path | None = None, **options: Any) -> TaskData:
@@ -52,32 +52,21 @@ def jsonl(*labels: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "columns"),
+    ("text", "options", "texts"),
     [
-        ("t.csv", BARE, PLAIN),
-        ("t.csv", f"molecule,p_np\n{BARE}", {"text_column": "0", "label_column": "1"}),
-        ("t.csv", f"TEXT,Sentiment\n{BARE}", {}),
+        (BARE, {"header": False}, ("good film", None)),
+        (f"molecule,p_np\n{BARE}", {"text_column": "0", "label_column": "1"}, ("good film", None)),
+        (f"TEXT,Sentiment\n{BARE}", {}, ("good film", None)),
+        (f"question,sentence,{PAIRS}", {}, ("a", "b")),
+        (f"premise,hypothesis,{PAIRS}", {}, ("a", "b")),
+        (f"body,title,{PAIRS}", {}, ("b", "a")),
+        (f"body,title,{PAIRS}", {"text_column": "body"}, ("a", None)),
+        (f"x,y,{PAIRS}", {"text_column": "y", "pair_column": "x"}, ("b", "a")),
     ],
 )
-def test_columns_by_name_number_and_value(tmp_path, name, text, columns):
-    found = own(tmp_path, text, name=name, **columns)
-    assert found.train == (Example("good film", None, 1), Example("bad film", None, 0))
-
-
-@pytest.mark.parametrize(
-    ("header", "columns", "pair"),
-    [
-        ("question,sentence", {}, ("a", "b")),
-        ("premise,hypothesis", {}, ("a", "b")),
-        ("body,title", {}, ("b", "a")),
-        ("body,title", {"text_column": "body"}, ("a", None)),
-        ("x,y", {"text_column": "y", "pair_column": "x"}, ("b", "a")),
-    ],
-)
-def test_pairs(tmp_path, header, columns, pair):
-    found = own(tmp_path, f"{header},label\na,b,1\nc,d,0\n", **columns)
-    example: Any = found.train[0]
-    assert (example.text, example.pair) == pair
+def test_columns_by_name_number_and_value(tmp_path, text, options, texts):
+    found = own(tmp_path, text, **options)
+    assert found.train[0] == Example(*texts, 1)
 
 
 @pytest.mark.parametrize(
@@ -128,17 +117,13 @@ def test_missing_labels_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "given", "says"),
     [
-        ("t.csv", "a,b,c\nd,e,f\n", PLAIN, r"columns \(0: 'a', 'd'; 1: .*Name it"),
+        ("t.csv", "a,b,c\nd,e,f\n", {"header": False}, r"columns \(0: 'a', 'd'; 1: .*Name it"),
         ("t.csv", BARE, {}, "--text-column, and with --no-header if the first line is an example"),
-        ("t.csv", "text,label\na,1\n", {"text_column": "texd"}, "did you mean 'text'"),
-        ("t.csv", "text,label\na,1\n", {"label_column": "text"}, "and 'text' is two"),
         ("t.csv", "text,label\n,x\n ,y\n", {}, r"every text \('text'\) is empty"),
-        ("t.jsonl", jsonl(*["0.5"] * 9, "n/a"), {}, "line 10: label 'n/a' is not a number"),
         ("t.csv", "text,label\na,0.5\nb,inf\n", {}, "line 3: label 'inf' is not a number"),
         ("t.csv", "text,label\na,x\nb,y\nc,z\n", {"metrics": ("f1",)}, "f1 is for two classes"),
         ("t.jsonl", '{"text": 5, "label": 1}', {}, "line 1: 'text' must be a text, not 5"),
         ("t.jsonl", jsonl(["x"]), {"problem_type": "classification"}, "several labels. Give --pro"),
-        ("t.jsonl", records({"context": "a", "question": "q", "answers": ["c"]}), {}, r"s\[0\]"),
     ],
 )  # fmt: skip
 def test_mistakes(tmp_path: Path, name: str, text: str, given: dict[str, Any], says: str) -> None:
@@ -174,12 +159,10 @@ def test_questions(tmp_path: Path, answers: Any, wanted: list[tuple[str, int]]) 
 def test_notes_on_the_two_files(tmp_path: Path) -> None:
     train = "text,label\none,a\ntwo,b\nthree,c\n"
     found = own(tmp_path, train, "text,label\ntwo,b\nfour,a\n")
-    assert found.notes == (
+    assert [found.notes[k] for k in (0, -1)] == [
         "1 of 2 validation examples also occur in the training set. Scores are optimistic.",
-        "columns: text 'text', label 'label'",
-        "task: classification, 3 classes (a, b, c)",
         "no validation example has the class c: no score shows how it is learnt",
-    )
+    ]
     with pytest.raises(UserError, match=r"v.csv, line 2: label 'z' is none of the classes a, b, c"):
         own(tmp_path, train, "text,label\ntwo,z\n")
 
@@ -234,22 +217,19 @@ def test_parquet(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    rows = {"text": ["a", "b", None], "label": [1, 0, None], "vector": [[0.5], [1.5], None]}
-    parquet.write_table(pyarrow.table(rows), tmp_path / "t.parquet")
-    found = read(tmp_path / "t.parquet")
-    assert found.train == (Example("a", None, 1), Example("b", None, 0))
+    texts = {"text": ["a", "b", None], "label": [1, 0, None], "vector": [[0.5], [1.5], None]}
     words = {"tokens": [["Ada", "sleeps"]], "ner_tags": [["B-PER", "O"]]}
-    parquet.write_table(pyarrow.table(words), tmp_path / "w.parquet")
-    found = read(tmp_path / "w.parquet")
-    assert found.train == (Sentence(("Ada", "sleeps"), ("B-PER", "O")),)
     asked = {"id": ["1"], "context": ["Ada sleeps"], "question": ["who?"],
              "answers": [{"text": ["Ada"], "answer_start": [0]}]}  # fmt: skip
-    parquet.write_table(pyarrow.table(asked), tmp_path / "q.parquet")
-    found = read(tmp_path / "q.parquet")
-    assert found.train == (Question("1", "who?", "Ada sleeps", (Answer("Ada", 0),)),)
-    (tmp_path / "bad.parquet").write_bytes(b"PAR1 and more")
-    with pytest.raises(UserError, match=r"bad.parquet is truncated, damaged or not a parquet"):
-        read(tmp_path / "bad.parquet")
+    found = []
+    for rows in (texts, words, asked):
+        parquet.write_table(pyarrow.table(rows), tmp_path / "t.parquet")
+        found += read(tmp_path / "t.parquet").train
+    assert found == [
+        *(Example("a", None, 1), Example("b", None, 0)),
+        Sentence(("Ada", "sleeps"), ("B-PER", "O")),
+        Question("1", "who?", "Ada sleeps", (Answer("Ada", 0),)),
+    ]
 
 
 def texts(labels: Sequence[Any]) -> list[Example]:

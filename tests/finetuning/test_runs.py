@@ -18,7 +18,7 @@ from toy import QUICK, THOROUGH, reader_of, reviews_task, task_of
 
 from electrify import cli
 from electrify.errors import UserError
-from electrify.finetuning import loop, one_run
+from electrify.finetuning import loop
 from electrify.finetuning import run as command
 from electrify.finetuning.one_run import finetune_one, shown_examples
 from electrify.finetuning.options import FinetuneConfig, FinetuneSettings, search_grid
@@ -49,29 +49,22 @@ def test_an_interrupted_command_repeats_nothing(zoo, reviews, tmp_path, monkeypa
     more = {"random_baseline": True, "seeds": 2, "save_model": True, "baselines": True}
     whole = finetune(options(zoo, reviews, tmp_path / "whole", **more))
     calls: list[tuple[str, int]] = []
-    real = command.finetune_one
+    real, stop = command.finetune_one, True
 
-    def stopped_at_third(model: str, *args: Any, **named: Any) -> Any:
-        if len(calls) == 2:
+    def counted(model: str, *args: Any, **named: Any) -> Any:
+        if stop and len(calls) == 2:
             raise KeyboardInterrupt
         calls.append((model, named["seed"]))
         return real(model, *args, **named)
 
+    monkeypatch.setattr(command, "finetune_one", counted)
     out = tmp_path / "out"
-    with monkeypatch.context() as patch:
-        patch.setattr(command, "finetune_one", stopped_at_third)
-        with pytest.raises(KeyboardInterrupt):
-            finetune(options(zoo, reviews, out, **more))
+    with pytest.raises(KeyboardInterrupt):
+        finetune(options(zoo, reviews, out, **more))
     # Two models, and before them a probe and three baselines with two seeds, of which two fit the
     # task.
     assert len(records(out)) == 6
-    left = (out / "scores.jsonl").read_bytes()
-
-    def counted(model: str, *args: Any, **named: Any) -> Any:
-        calls.append((model, named["seed"]))
-        return real(model, *args, **named)
-
-    monkeypatch.setattr(command, "finetune_one", counted)
+    left, stop = (out / "scores.jsonl").read_bytes(), False
     resumed = finetune(options(zoo, reviews, out, **more))
     electra = str(zoo / "electra")
     assert calls == list(itertools.product((electra, electra, f"random:{electra}"), (0, 1)))
@@ -94,22 +87,19 @@ def test_an_interrupted_command_repeats_nothing(zoo, reviews, tmp_path, monkeypa
 
 
 def check_report(report: Report, out: Path) -> None:
-    models = list(dict.fromkeys(row.model for row in report.rows))
-    assert len(models) == 6 - 1  # word overlap is for pairs
-    assert models[1] == f"random:{models[0]}"
-    assert [(r.metric, r.seeds) for r in report.rows][:5] == [("accuracy", 2)] * 5
+    """Word overlap is for pairs; the majority has half of the texts."""
+    assert len({row.model for row in report.rows}) == 5
+    electra, other, majority, *_ = of_accuracy = report.rows[:5]
+    assert (other.model, majority.median) == (f"random:{electra.model}", 0.5)
+    assert [(r.metric, r.seeds) for r in of_accuracy] == [("accuracy", 2)] * 5
     whole = json.loads((out / "report.json").read_text())
-    assert whole["rows"][0]["median"] == report.rows[0].median
-    assert len(whole["runs"]) == 10
+    assert (whole["rows"][0]["median"], len(whole["runs"])) == (electra.median, 10)
     rows = list(csv.DictReader((out / "report.csv").read_text().splitlines()))
     assert [float(r["median"]) for r in rows] == [r.median for r in report.rows]
     assert (out / "report.md").read_text().count("| accuracy |") == 5
-    assert next(r.median for r in report.rows if r.model == models[2]) == 0.5  # the majority
     found = [r for r in records(out) if not r["model"].startswith(("baseline:", "frozen:"))]
-    assert [(r["seed"], r["train_examples"], r["validation_examples"]) for r in found] == [
-        (0, 24, 18),
-        (1, 24, 18),
-    ] * 2
+    counts = [(r["seed"], r["train_examples"], r["validation_examples"]) for r in found]
+    assert counts == [(0, 24, 18), (1, 24, 18)] * 2
 
 
 def test_other_settings_examples_or_models_are_refused(zoo, reviews, tmp_path):
@@ -132,9 +122,7 @@ def test_other_settings_examples_or_models_are_refused(zoo, reviews, tmp_path):
         finetune(asked)
     Path(reviews[1]).write_text(held)
     assert listing(out) == before
-    with pytest.raises(UserError, match=r"holds no finetune\.json"):
-        finetune(replace(asked, output_dir=str(model)))
-    with pytest.raises(UserError, match="no such folder"):
+    with pytest.raises(UserError, match="no such folder"):  # before the first model is trained
         finetune(options(zoo, reviews, tmp_path / "o", models=(str(model), str(tmp_path / "none"))))
     assert not (tmp_path / "o" / "scores.jsonl").exists()
 
@@ -180,16 +168,12 @@ def test_the_chosen_evaluation_is_scored_and_saved(zoo: Path, tmp_path: Path) ->
 
 
 def test_early_stopping(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the best evaluation, two others end the run, and the progress is complete."""
+    """After the best evaluation, two others end the run."""
     scripted(monkeypatch, 0.1, 0.5, 0.4, 0.5, 0.9)
-    done: list[float] = []
-    bar: Any = type("Bar", (), {"advance": lambda self, count, note: done.append(count)})()
     settings = replace(SELECTING, early_stopping_patience=2)
-    task = reviews_task()
-    found = finetune_one(str(zoo / "electra"), task, seed=0, settings=settings, progress=bar)
+    found = finetune_one(str(zoo / "electra"), reviews_task(), seed=0, settings=settings)
     assert found.updates == found.curve[-1].step == 16
     assert found.scores == found.curve[1].metrics
-    assert sum(done) == pytest.approx(one_run.expected_updates(task, settings))
 
 
 def test_held_out_examples_are_not_trained_on() -> None:
@@ -212,31 +196,22 @@ def test_a_search_reports_the_best_and_writes_the_grid(zoo, reviews, tmp_path, m
     out = tmp_path / "out"
     settings = replace(THOROUGH, num_train_epochs=None, learning_rate=None)
     grid = "learning_rate=1e-9,5e-3;num_train_epochs=1,12"
-    models = (str(zoo / "bert"),)
-    asked = options(
-        zoo, reviews, out, models=models, settings=settings, seeds=2, hyperparameter_search=grid
-    )
+    given = {"models": (str(zoo / "bert"),), "settings": settings, "seeds": 2}
+    asked = options(zoo, reviews, out, hyperparameter_search=grid, **given)
     report = finetune(asked)
-    assert len(records(out)) == 4 * 2
-    assert len(report.records) == 2
-    best, worst = (
-        "learning_rate=0.005,num_train_epochs=12",
-        "learning_rate=1e-09,num_train_epochs=1",
-    )
-    for name in dict.fromkeys(row.model for row in report.rows):
-        points = {r.point: r.median for r in report.grid if r.model == name}
-        assert len(points) == 4
-        (mine,) = (r for r in report.rows if (r.model, r.metric) == (name, "accuracy"))
-        assert mine.point == best
-        assert mine.median == max(points.values()) == points[best] > points[worst]
-        of_runs = [r["scores"]["accuracy"] for r in report.records if r["model"] == name]
-        assert mine.mean == pytest.approx(sum(of_runs) / 2)
-        assert any(f"{name}: {best} is the best of 4 settings" in note for note in report.notes())
+    assert (len(records(out)), len(report.records)) == (4 * 2, 2)
+    best = "learning_rate=0.005,num_train_epochs=12"
+    points = {r.point: r.median for r in report.grid}
+    (mine,) = (r for r in report.rows if r.metric == "accuracy")
+    assert (len(points), mine.point) == (4, best)
+    assert mine.median == max(points.values()) == points[best]
+    assert mine.median > points["learning_rate=1e-09,num_train_epochs=1"]
+    of_runs = [r["scores"]["accuracy"] for r in report.records]
+    assert mine.mean == pytest.approx(sum(of_runs) / 2)
+    assert any(f"{best} is the best of 4 settings" in note for note in report.notes())
     page = (out / "search.md").read_text().splitlines()
     starred = [line for line in page if "*" in line and line.startswith("| reviews")]
     assert [best in line for line in starred] == [True]
-    kept = json.loads((out / "finetune.json").read_text())
-    assert kept["settings"]["learning_rate"] is None
     monkeypatch.setattr(command, "finetune_one", pytest.fail)
     assert finetune(asked).rows == report.rows
     with pytest.raises(UserError, match="runs with"):
@@ -283,18 +258,12 @@ def reported(runs: list[dict[str, Any]]) -> Report:
 
 def test_median_mean_deviation_and_best_by_hand() -> None:
     runs = [record("m", s, x) for s, x in enumerate((0.5, 0.9, 0.7, 0.6, 0.8))]
-    report = reported([*runs, record("other", 0, 0.4)])
-    row, single = report.rows
+    row, single = reported([*runs, record("other", 0, 0.4)]).rows
     assert (row.model, row.median, row.best, row.worst, row.seeds) == ("m", 0.7, 0.9, 0.5, 5)
     assert (row.mean, row.std) == (pytest.approx(0.7), pytest.approx(math.sqrt(0.1 / 4)))
     assert single.std is None
-    page = report.markdown()
-    assert "| sst2 | accuracy | m | 70.0 | 70.0 | 15.8 | 90.0 | 50.0 | 5 | 500 |" in page
-    assert "ELECTRA-Small++ 91.2" in page
-    assert "| 40.0 | 40.0 | - | 40.0 |" in page
     odd = reported([record("m", s, x) for s, x in enumerate((math.nan, 0.5, 0.7))])
     assert math.isnan(odd.rows[0].median)
-    assert "nan" in odd.table()
 
 
 @pytest.fixture
@@ -329,26 +298,23 @@ def test_the_published_average() -> None:
     ]
     report = report_of(runs, metrics, settings={})
     assert report.averages("GLUE") == {"m": pytest.approx(0.5 + 3.5 / 100)}
-    assert "Published: ELECTRA-Small 79.9" in report.markdown()
     assert report_of(runs[1:], metrics, settings={}).averages("GLUE") == {}
 
 
-def test_a_submission(zoo, glue, tmp_path, capsys):
+def test_a_submission(zoo: Path, glue: Path, tmp_path: Path) -> None:
     """Predictions of the best seed, as GLUE's server takes them; the rows for comparison have
     none."""
-    (glue / "RTE" / "test.tsv").write_text(
-        "index\tsentence1\tsentence2\n" + "".join(f"{k}\tthe film\tit was\n" for k in range(3))
-    )
-    (glue / "STS-B" / "test.tsv").write_text("index\tsentence1\tsentence2\n0\tthe film\tit was\n")
-    (glue / "diagnostic").mkdir()
-    (glue / "diagnostic" / "diagnostic.tsv").write_text("index\tsentence1\tsentence2\n0\ta\tb\n")
+    for file, count in (("RTE/test", 3), ("STS-B/test", 1), ("diagnostic/diagnostic", 1)):
+        lines = ["index\tsentence1\tsentence2", *(f"{k}\tthe film\tit was" for k in range(count))]
+        path = glue / f"{file}.tsv"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n".join(lines) + "\n")
     out = tmp_path / "out"
     more: dict[str, Any] = {"task": ("rte", "stsb", "mnli"), "data_dir": str(glue), "seeds": 2}
     more |= {"settings": SHORT, "predict_test": True, "random_baseline": True, "baselines": True}
     finetune(options(zoo, ("", ""), out, **more))
     (archive,) = out.glob("submission-*.zip")
     assert "random" not in archive.name
-    assert "GLUE's server also wants CoLA" in capsys.readouterr().err
     with zipfile.ZipFile(io.BytesIO(archive.read_bytes())) as z:
         assert z.namelist() == ["AX.tsv", "RTE.tsv", "STS-B.tsv"]
         lines = z.read("RTE.tsv").decode().splitlines()
@@ -357,14 +323,11 @@ def test_a_submission(zoo, glue, tmp_path, capsys):
     assert [line.split("\t")[0] for line in lines[1:]] == ["0", "1", "2"]
     assert {line.split("\t")[1] for line in lines[1:]} <= set(TASKS["rte"].labels)
     assert 1 <= float(value.split("\t")[1]) <= 5
-    mine = [r for r in records(out) if r["task"] == "rte" and r["parameters"]]
-    mine = [r for r in mine if not r["model"].startswith(("random", "frozen"))]
+    model = str(zoo / "electra")
+    mine = [r for r in records(out) if (r["task"], r["model"]) == ("rte", model)]
     best = max(mine, key=lambda r: r["scores"]["accuracy"])
-    (chosen,) = (
-        p
-        for p in out.glob(f"predictions/*/rte-seed{best['seed']}/RTE.tsv")
-        if not p.parts[-3].startswith(("random", "frozen"))
-    )
+    folders = out.glob(f"predictions/*/rte-seed{best['seed']}/RTE.tsv")
+    (chosen,) = (p for p in folders if not p.parts[-3].startswith(("random", "frozen")))
     assert chosen.read_text().splitlines() == lines
     before = archive.read_bytes()
     chosen.unlink()  # a missing file of predictions is predicted again
@@ -374,23 +337,12 @@ def test_a_submission(zoo, glue, tmp_path, capsys):
 
 def test_the_grid_by_hand() -> None:
     grid = search_grid("learning_rate=1e-4, 3e-4;num-train-epochs=2,1", FinetuneSettings())
-    assert [name for name, _ in grid] == [
-        f"learning_rate={rate},num_train_epochs={epochs}"
-        for rate in ("0.0001", "0.0003")
-        for epochs in (2, 1)
-    ]
+    assert grid[1][0] == "learning_rate=0.0001,num_train_epochs=1"
     values = [(s.learning_rate, s.num_train_epochs) for _, s in grid]
     assert values == [(1e-4, 2), (1e-4, 1), (3e-4, 2), (3e-4, 1)]
     assert len(search_grid("auto", FinetuneSettings())) == 8
-    given = FinetuneSettings(layerwise_lr_decay=1.0)
-    for text, fault in (
-        ("learning_rate", r"is NAME=VALUE,VALUE"),
-        ("learning_rat=1", r"no setting 'learning_rat'.*'learning_rate'"),
-        ("learning_rate=fast", r"learning_rate .*'fast'"),
-        ("layerwise_lr_decay=0.8", r"layerwise_lr_decay is given and searched"),
-    ):
-        with pytest.raises(UserError, match=fault):
-            search_grid(text, given)
+    with pytest.raises(UserError, match=r"no setting 'learning_rat'.*'learning_rate'"):
+        search_grid("learning_rat=1", FinetuneSettings())
 
 
 def test_a_probe_stands_beside_fine_tuned_models_alone(zoo, reviews, tmp_path) -> None:
@@ -435,14 +387,9 @@ def test_the_verdict_compares_the_best_model_with_the_best_baseline() -> None:
             "encoder's layer is not saved"
         ),
     ]
-    assert report.cells()[0] == ["task", "metric", "model", "score"]
     one = report_of([r for r in records if r["task"] == "a"], metrics, settings={})
     assert one.cells() == [
         ["model", "accuracy", "f1"],
         *(["baseline:b", "90.0", "10.0"], ["other", "80.0", "10.0"], ["run", "70.0", "10.0"]),
         ["random:run", "50.0", "90.0"],
     ]
-    diverged = [run("d", "other", accuracy=math.nan), *(r for r in records if r["task"] == "d")]
-    cells = report_of(diverged, metrics, settings={}).cells()
-    assert [row[0] for row in cells] == ["model", "run", "other"]
-    assert "std" not in report.markdown().partition("Settings")[0]

@@ -78,40 +78,28 @@ def test_a_bad_byte_is_one_sign_in_every_kind_of_file(tmp_path: Path, ending: st
         read(path)
 
 
-def test_json_lines(tmp_path: Path) -> None:
-    """Strict about keys: one that occurs twice is an error, however it is spelled."""
-    given = [
-        {"text": "one\n\nstill one", "id": 1},
-        {"text": "  "},
-        {"text": None},
-        {"text": "two \u2028 lines"},
-    ]
-    text = "\n".join(json.dumps(r, ensure_ascii=False) for r in given) + "\n\n"
-    text += '{"id": {"id": 2}, "text": "three"}\n'
-    docs, counts = read(write(tmp_path, "a.jsonl", text))
-    assert docs == ["one\n\nstill one", "two \u2028 lines", "three"]
-    assert counts == {"blank": 2, "empty_rows": 2}
-    path = write(tmp_path, "b.jsonl", '{"本文": "a", "\\u672c\\u6587": "b"}\n')
-    with pytest.raises(UserError, match=r"line 1: broken JSON \(a key occurs twice"):
-        read(path, text_column="本文")
+RECORDS = [{"text": "one\n\nstill one", "id": {"id": 2}}, {"text": "  "}, {"text": None}]
+LINES = "\n\n".join(map(json.dumps, RECORDS)) + '\n{"text": "two \u2028 lines"}\n'
+TABLE = 'id,text\r\n1,"one, ""two""\nthree"\r\n2,four\r\n3,\r\n'
 
 
-def test_csv_and_tsv(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.csv", 'id,text\r\n1,"one, ""two""\nthree"\r\n2,four\r\n3,\r\n')
-    docs, counts = read(path)
-    assert docs == ['one, "two"\nthree', "four"]
-    assert counts["empty_rows"] == 1
-    assert read(path, text_column="0")[0] == ["1", "2", "3"]
-    tsv = write(tmp_path, "a.tsv", 'body\tn\n\n"half quoted\t1\n')
-    assert read(tsv, text_column="body")[0] == ['"half quoted']
-    with pytest.raises(UserError, match=r"a\.csv: no column 'body'; known: id, text"):
-        read(path, text_column="body")
-    with pytest.raises(UserError, match=r"none of its columns \(text#0: 'one'; text#1"):
-        read(write(tmp_path, "d.csv", "text,text\none,two\n"))
+@pytest.mark.parametrize(
+    ("name", "text", "options", "found", "empty"),
+    [
+        ("a.jsonl", LINES, {}, ["one\n\nstill one", "two \u2028 lines"], 2),
+        ("a.csv", TABLE, {}, ['one, "two"\nthree', "four"], 1),
+        ("a.csv", TABLE, {"text_column": "0"}, ["1", "2", "3"], 0),
+        ("a.tsv", 'body\tn\n\n"half quoted\t1\n', {"text_column": "body"}, ['"half quoted'], 0),
+    ],
+)
+def test_tables(tmp_path, name, text, options, found, empty):
+    docs, counts = read(write(tmp_path, name, text), **options)
+    assert docs == found
+    assert counts["empty_rows"] == empty
 
 
 def test_parquet(tmp_path: Path) -> None:
-    """A cut file, and a flipped bit where pages have checksums, are errors."""
+    """A flipped bit, where pages have checksums, is an error."""
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
@@ -123,14 +111,7 @@ def test_parquet(tmp_path: Path) -> None:
     docs, counts = read(path)
     assert docs == texts
     assert counts["empty_rows"] == 1
-    with pytest.raises(UserError, match="row 1: 'n' must be a text"):
-        read(path, text_column="n")
-    data = path.read_bytes()
-    for share in (0.0, 0.5, 0.95):
-        path.write_bytes(data[: int(len(data) * share)])
-        with pytest.raises(UserError, match=r"a\.parquet is truncated"):
-            read(path, text_column="n")
-    raw = bytearray(data)
+    raw = bytearray(path.read_bytes())
     raw[raw.index(b"number 000100") + 2] ^= 1
     path.write_bytes(raw)
     with pytest.raises(UserError, match=r"a\.parquet is truncated, damaged or not a parquet file"):
@@ -177,12 +158,6 @@ def test_data_set_of_a_local_folder(tmp_path: Path) -> None:
     options = PrepareConfig(inputs=("x",), output_dir="unused")
     source = Source("hub:local", "hub", hub=str(tmp_path))
     assert list(documents.documents(source, options, counts=Counter())) == ["one", "two"]
-    missing = Source("hub:none", "hub", hub=str(tmp_path / "none"))
-    with pytest.raises(UserError, match="neither a folder here nor a data set that can be reached"):
-        list(documents.documents(missing, options, counts=Counter()))
-    column = PrepareConfig(inputs=("x",), output_dir="unused", text_column="body")
-    with pytest.raises(UserError, match=r"no column 'body'; known: text"):
-        list(documents.documents(source, column, counts=Counter()))
 
 
 FASTA = """>sp|P1|ONE first protein
@@ -204,8 +179,6 @@ def test_sequences_are_joined_and_names_left_out(tmp_path: Path) -> None:
     data = FASTA.replace("\n", "\r\n").encode()
     assert read(write(tmp_path, "a.FNA", data))[0] == wanted
     assert read(write(tmp_path, "b.fa.gz", gzip.compress(data)))[0] == wanted
-    with pytest.raises(UserError, match=r"a\.fa, line 2 comes before the first '>'"):
-        read(write(tmp_path, "a.fa", "\nplain text\n>x\nACGT\n"))
     joined = b">a\nAC\n" + "\ufeff>b\nGT\n".encode()
     assert read(write(tmp_path, "a.fa", joined))[0] == ["AC", "GT"]
     with pytest.raises(UserError, match=r"a\.fa, line 2: '>' inside a sequence"):

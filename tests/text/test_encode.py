@@ -52,10 +52,15 @@ PIECES = st.sampled_from(
     )
 )
 @example(["a\x0bb \x1cc\x85d e\u2028f"])
-def test_remembering_changes_nothing(texts: list[str]) -> None:
+def test_remembering_and_forgetting_change_nothing(texts: list[str]) -> None:
     fast, plain = encoders()
-    for a, b in zip(fast(texts), plain(texts), strict=True):
-        assert np.array_equal(a, b)
+    expected = plain(texts)
+    with pytest.MonkeyPatch.context() as patch:
+        for known, batch in ((encode._MAX_KNOWN, encode._BATCH), (10, 100)):
+            patch.setattr(encode, "_MAX_KNOWN", known)
+            patch.setattr(encode, "_BATCH", batch)
+            for a, b in zip(fast(texts), expected, strict=True):
+                assert np.array_equal(a, b)
 
 
 DRAW = random.Random(0)
@@ -86,16 +91,13 @@ def test_pieces_end_where_windows_do(kind, splitting, monkeypatch):
         assert lengths.tolist() == [len(expected)]
 
 
-def part(tmp_path: Path) -> Path:
+def test_part_file_holds_both_splits(tmp_path: Path) -> None:
+    """One of another task, cut, or with a changed byte is not used."""
     handle = start(Start(tokenizer=tokenizer_json(), unk=1, dtype="<u2"))
     path = tmp_path / "x" / "1.part"
     made = handle(Task(["hello world", "the", "hello"], [False, True, False]))
     write_part(path, made, key="k")
-    return path
-
-
-def test_part_file_holds_both_splits(tmp_path: Path) -> None:
-    found = read_part(part(tmp_path), key="k")
+    found, good = read_part(path, key="k"), path.read_bytes()
     assert found is not None
     read = (found[1]["train"], found[1]["valid"])
     for part_of, texts in zip(read, (["hello world", "hello"], ["the"]), strict=True):
@@ -106,18 +108,12 @@ def test_part_file_holds_both_splits(tmp_path: Path) -> None:
         "documents": 3, "words": 4, "characters": 19, "visible_characters": 18, "bytes": 19,
         "tokens": tokens, "unk_tokens": 0
     }  # fmt: skip
-
-
-def test_part_of_another_task_or_with_a_changed_byte_is_not_used(tmp_path: Path) -> None:
-    path = part(tmp_path)
-    good = path.read_bytes()
     assert read_part(path, key="other") is None
     for i in range(0, len(good), 7):
         path.write_bytes(good[:i] + bytes([good[i] ^ 1]) + good[i + 1 :])
         assert read_part(path, key="k") is None
-    path.write_bytes(good[: len(good) - 1])
+    path.write_bytes(good[:-1])
     assert read_part(path, key="k") is None
-    assert read_part(tmp_path / "none", key="k") is None
 
 
 # Few distinct values, some ending in zero bytes, which numpy's string type would strip if it were
@@ -146,12 +142,3 @@ def test_fractions_are_uniform_and_independent() -> None:
     chosen = [b for a, b in pairs if a < 0.1]
     assert 330 < len(chosen) < 470  # 400 +- 3.7 standard deviations
     assert 0.45 < sum(chosen) / len(chosen) < 0.55
-
-
-def test_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [f"word{i} the café {i}" for i in range(200)]
-    expected = encoders()[1](texts)
-    monkeypatch.setattr(encode, "_MAX_KNOWN", 10)
-    monkeypatch.setattr(encode, "_BATCH", 100)
-    for a, b in zip(Encoder(tokenizer_json())(texts), expected, strict=True):
-        assert np.array_equal(a, b)

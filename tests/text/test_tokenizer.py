@@ -88,18 +88,15 @@ ROBERTA = {
 }
 
 
-def test_equivalents_and_missing_special_tokens(tmp_path: Path) -> None:
+def test_equivalents_of_special_tokens(tmp_path: Path) -> None:
     assert special_ids(load_tokenizer(bert_like(tmp_path / "a", ROBERTA))) == SpecialIds(
         pad=1, unk=3, cls=0, sep=2, mask=4
     )
-    lacking = {k: v for k, v in ROBERTA.items() if k not in ("mask_token", "pad_token")}
-    with pytest.raises(UserError, match=r"has no \[PAD\], \[MASK\] token"):
-        special_ids(load_tokenizer(bert_like(tmp_path / "b", lacking)))
     with pytest.raises(UserError, match="one token for several roles"):
-        special_ids(load_tokenizer(bert_like(tmp_path / "c", ROBERTA | {"pad_token": "<unk>"})))
+        special_ids(load_tokenizer(bert_like(tmp_path / "b", ROBERTA | {"pad_token": "<unk>"})))
 
 
-def test_a_given_tokenizer_reads_as_pre_training_does(tmp_path, capsys):
+def test_a_given_tokenizer_reads_as_pre_training_does(tmp_path: Path) -> None:
     """[CLS] text [SEP], padded on the right, however it did before; one that does so stays."""
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
     made = Tokenizer(models.WordPiece({w: k for k, w in enumerate(words)}, unk_token="[UNK]"))
@@ -109,8 +106,6 @@ def test_a_given_tokenizer_reads_as_pre_training_does(tmp_path, capsys):
     given = PreTrainedTokenizerFast(tokenizer_object=made, **named, **sides)
     given.save_pretrained(str(tmp_path / "given"))  # it puts nothing around a text
     save_existing(str(tmp_path / "given"), tmp_path / "copy")
-    said = capsys.readouterr().err
-    assert "[CLS], the text, [SEP]; the second text of a pair as segment 1" in said
     read = AutoTokenizer.from_pretrained(tmp_path / "copy")
     assert (read.padding_side, read.truncation_side) == ("right", "right")
     assert read("a b")["input_ids"] == [2, 5, 6, 3]
@@ -119,12 +114,11 @@ def test_a_given_tokenizer_reads_as_pre_training_does(tmp_path, capsys):
     assert pair["token_type_ids"] == [0, 0, 0, 1, 1, 1]
     assert read(["a", "a b c"], padding=True)["input_ids"] == [[2, 5, 3, 0, 0], [2, 5, 6, 7, 3]]
     save_existing(str(tmp_path / "copy"), tmp_path / "again")
-    assert capsys.readouterr().err == ""
     same = [(tmp_path / name / "tokenizer.json").read_bytes() for name in ("copy", "again")]
     assert same[0] == same[1]
 
 
-def test_pairs_of_a_given_tokenizer_have_two_segments(tmp_path, capsys):
+def test_pairs_of_a_given_tokenizer_have_two_segments(tmp_path: Path) -> None:
     """RoBERTa's frame has one segment. Its offsets are those of words without their spaces, and
     stay so."""
     letters = ["a", "b", "\u0120"]
@@ -135,7 +129,6 @@ def test_pairs_of_a_given_tokenizer_have_two_segments(tmp_path, capsys):
     given = PreTrainedTokenizerFast(tokenizer_object=made, **ROBERTA)
     given.save_pretrained(str(tmp_path / "given"))
     save_existing(str(tmp_path / "given"), tmp_path / "copy")
-    assert "second text of a pair as segment 1" in capsys.readouterr().err
     read = AutoTokenizer.from_pretrained(tmp_path / "copy")
     assert read("a")["input_ids"] == [0, 5, 2]
     pair = read("a", "b b", return_token_type_ids=True, return_offsets_mapping=True)

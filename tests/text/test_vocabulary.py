@@ -132,12 +132,6 @@ def test_what_is_unknown_falls_with_the_size_and_never_jumps(short_mb, monkeypat
     assert shares[-1] < 1e-3
 
 
-@pytest.mark.parametrize("splitting", [AUTO, NONE])
-def test_a_vocabulary_without_space_for_a_letter_ends(splitting: Splitting) -> None:
-    tokenizer = vocabulary(["abcdef ghij"], "wordpiece", splitting, vocab_size=8)
-    assert UNK in tokenizer.encode("abcdef").ids
-
-
 def test_kmers_are_tokens_and_the_rest_is_characters() -> None:
     dna = ["".join(random.Random(i).choices("ACGT", k=600)) for i in range(20)]
     tokenizer = vocabulary(dna, "character", Splitting("chunks", 3), vocab_size=5 + 4 + 64)
@@ -171,10 +165,9 @@ def test_words_between_white_space(kind: str, tmp_path: Path) -> None:
     assert [w.strip() for w in found if w.strip()] == text.split()
 
 
-@pytest.mark.parametrize(("kind", "splitting"), [("bpe", NONE), ("character", AUTO)])
-def test_text_without_words_is_refused(kind: str, splitting: Splitting, tmp_path: Path) -> None:
+def test_text_without_words_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="does not mark where words begin"):
-        words_by_edges(kind, splitting, "CC", tmp_path)
+        words_by_edges("bpe", NONE, "CC", tmp_path)
 
 
 SAME = {"wordpiece": "e1db398b239c8fca", "bpe": "ca9332afe62d44e5", "unigram": "1bde76ad04feb533"}

@@ -147,7 +147,6 @@ def test_tasks_of_a_cluster(monkeypatch: pytest.MonkeyPatch, count: int | None, 
 @pytest.mark.slow
 @with_ray
 def test_a_cluster_changes_no_byte(tmp_path: Path) -> None:
-    """Of its own, and one that is not there."""
     source = write_text(tmp_path / "a.txt", size=300_000)
     setting = environment() | {
         "RAY_AUTH_MODE": "token",
@@ -155,21 +154,18 @@ def test_a_cluster_changes_no_byte(tmp_path: Path) -> None:
         "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path]),
     }
 
-    def run(engine: str, **more: str) -> subprocess.CompletedProcess[str]:
+    def run(engine: str) -> subprocess.CompletedProcess[str]:
         words = ["prepare", str(source), "--output-dir", str(tmp_path / engine), "--workers", "2"]
         words += ["--engine", engine, "--vocab-size", "400"]
         return subprocess.run(
             [sys.executable, "-m", "electrify", *words],
             capture_output=True,
             text=True,
-            env=setting | more,
+            env=setting,
             timeout=280,
             check=False,
         )
 
-    nowhere = run("ray", RAY_ADDRESS="127.0.0.1:9")
-    assert nowhere.returncode == 2
-    assert "no Ray cluster at RAY_ADDRESS 127.0.0.1:9" in nowhere.stderr
     done = [run("local"), run("ray")]
     assert [d.returncode for d in done] == [0, 0], done[1].stderr
     found = [listing(tmp_path / engine) for engine in ("local", "ray")]
