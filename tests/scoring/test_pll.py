@@ -162,18 +162,10 @@ def test_every_architecture(models_root: Path, tmp_path: Path, kind: str) -> Non
 
 
 def test_first_sentences_are_of_plain_words_and_not_repeated():
-    texts = [
-        "Return the names of all\n  files in order. Second sentence that is left out here.",
-        "Return the names of all files in order.",
-        "Return os.path.join of all the names given here.",
-        "Too short.",
-        "One two three four five six, seven.",
-        " ".join(["Many", *["words"] * 20]) + ".",
-    ]
-    assert first_sentences(texts) == [
-        "Return the names of all files in order.",
-        "One two three four five six, seven.",
-    ]
+    first = "Return the names of all files in order."
+    texts = ["Return the names of all\n  files in order. Left out.", first, "Too short."]
+    texts += ["Return os.path.join of all the names given here.", f"Many{' words' * 20}."]
+    assert first_sentences(texts) == [first]
 
 
 SENTENCES = [
@@ -204,8 +196,8 @@ def test_summary_by_hand():
     assert (caught.caught, missed.caught, tie.caught) == (True, False, False)
     # Guessing: 1/4 + 1/3 + 1/2 = 1.08; medians of .5 .2 .3 and of .1 .2 .3 .1 .3 .3.
     text = summary([caught, missed, tie])
-    assert "1 of 3 sentences (guessing: 1)" in text
-    assert "30.0% for substituted words, 25.0% for the others" in text
+    for number in ("1 of 3 sentences (guessing: 1)", "30.0% for substituted", "25.0% for the"):
+        assert number in text
 
 
 def test_one_word_of_held_out_text_differs_and_has_as_many_tokens(small_data: Path) -> None:
