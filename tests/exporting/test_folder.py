@@ -15,7 +15,6 @@ from runs import (
     export_run,
     exports,
     random_built,
-    with_model,
     write_run,
 )
 from safetensors.torch import load_file
@@ -40,7 +39,7 @@ def _offline(monkeypatch):
 
 def masked_lm(architecture: str, **fields: object) -> Recipe:
     """A run of this architecture, whose attention changes with the distance within a few tokens."""
-    return with_model(MLM, **ENCODERS[architecture] | fields)
+    return override(MLM, ENCODERS[architecture] | fields)
 
 
 def test_the_tokenizer_names_the_inputs_of_its_model(tmp_path):
@@ -171,8 +170,8 @@ def test_padding_on_the_left_is_part_of_the_check(tmp_path, monkeypatch, archite
 
 def test_the_card_tells_the_run(tmp_path):
     starts = {"init_discriminator": "/home/somebody/start"}
-    config = with_model(RTD, init_generator="google/electra-small-generator", **starts)
-    folders = exports(tmp_path / "my run", config)
+    starts |= {"init_generator": "google/electra-small-generator"}
+    folders = exports(tmp_path / "my run", RTD, **starts)
     card = (folders["discriminator"] / "README.md").read_text()
     _, front, body = card.split("---\n", 2)
     assert yaml.safe_load(front) == {

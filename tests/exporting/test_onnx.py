@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from runs import ENCODERS, RTD, exports, with_model, write_run
+from runs import ENCODERS, RTD, exports, write_run
 
 import electrify
 from electrify.cli import main
@@ -18,7 +18,8 @@ from electrify.exporting import onnx
 from electrify.exporting.agreement import ExportError
 from electrify.exporting.folder import export_as
 from electrify.finetuning.model import load_encoder, save, with_fresh_head
-from electrify.onnx_models import OnnxModel, batches, padded
+from electrify.onnx_models import OnnxModel
+from electrify.recipe import override
 from small import mistake
 
 # Not imported here, which takes a second of every process that collects tests.
@@ -138,14 +139,6 @@ def test_a_wrong_graph_is_not_written(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-def test_rows_are_padded_and_in_batches_of_similar_length():
-    ids_BL, mask_BL = padded([[5, 6, 7], [8]], 1)
-    assert ids_BL.tolist() == [[5, 6, 7], [8, 1, 1]]
-    assert mask_BL.tolist() == [[1, 1, 1], [1, 0, 0]]
-    lengths = [3000, 1, 2000, 9000, 2]
-    assert list(batches(lengths)) == [[1, 4], [2], [0], [3]]
-
-
 def test_what_cannot_be_exported(tmp_path, capsys, monkeypatch):
     from transformers import ElectraModel
 
@@ -210,7 +203,7 @@ def test_files_have_the_columns_of_torch(tmp_path, capsys):
 def test_language_models(tmp_path, encoder: str):
     """The generator of a checkpoint."""
     run = tmp_path / "run"
-    write_run(run, with_model(RTD, **ENCODERS[encoder]), steps=(10,))
+    write_run(run, override(RTD, ENCODERS[encoder]), steps=(10,))
     graph = exported(run, "--part", "generator")
     assert mark_in(graph)["logits"] == "token"
     assert mark_in(graph)["difference"] <= 1e-5

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from runs import ENCODERS, RTD, export_run, with_model, write_run
+from runs import ENCODERS, RTD, export_run, write_run
 
 import electrify
 from electrify.cli import main
+from electrify.recipe import override
 
 TEXTS = ["a cat", "the chef cooked a meal and the dog sat on the mat", "the cat sat . " * 20]
 
@@ -14,7 +15,7 @@ TEXTS = ["a cat", "the chef cooked a meal and the dog sat on the mat", "the cat 
 def test_its_vectors_are_those_of_embed(tmp_path, encoder: str):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     run, target = tmp_path / "run", tmp_path / "st"
-    built = write_run(run, with_model(RTD, **ENCODERS[encoder]), steps=(10,))
+    built = write_run(run, override(RTD, ENCODERS[encoder]), steps=(10,))
     folder = export_run(run, built)["discriminator"]
     # From the run by its checkpoint, and in its place from the folder.
     for model in (run, folder):

@@ -9,16 +9,16 @@ import pytest
 import torch
 import transformers
 import yaml
-from runs import MLM, RTD, WORDS, random_built, shake, with_model, write_tokenizer
+from runs import MLM, RTD, WORDS, random_built, write_tokenizer
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from batches import built
+from batches import built, shaken
 from electrify import cli
 from electrify.build import Built
 from electrify.errors import UserError
 from electrify.exporting.loading import quiet
-from electrify.recipe import load
+from electrify.recipe import load, override
 from electrify.text.corpus import Corpus
 from electrify.tokens import from_sequences
 from electrify.train.start import _fit_rows, load_model, must_know_the_words, shape_in
@@ -41,7 +41,7 @@ def folder(path: Path, kind: str, fields: dict[str, Any] | None = None, *, seed:
     if family == "Bert":
         fields.pop("embedding_size", None)
     model = getattr(transformers, kind)(getattr(transformers, family + "Config")(**fields))
-    shake(model, seed)
+    shaken(model, seed)
     with quiet():
         model.save_pretrained(path)
     return str(path)
@@ -106,7 +106,7 @@ def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path)
 @pytest.mark.parametrize("objective", [RTD, MLM])
 def test_bert_folders_of_one_width(tmp_path, objective):
     """A language model gives BERT's own logits."""
-    built = random_built(with_model(objective, embedding_size=16, tie="none"))
+    built = random_built(override(objective, {"embedding_size": 16, "tie": "none"}))
     before = values(built)
     half, start = built.discriminator, folder(tmp_path, "BertForPreTraining")
     lines = load_model(half, start, what="discriminator")
