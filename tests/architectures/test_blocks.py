@@ -2,10 +2,10 @@
 
 from itertools import pairwise
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
-from torch import Tensor
 
 from batches import built
 from counted import exactly
@@ -38,18 +38,6 @@ def test_shared_blocks_read_one_table() -> None:
     assert kept is selector
 
 
-class Told:
-    """In the place of a context: keeps what a block gives to it."""
-
-    def __init__(self, rows_ND: Tensor) -> None:
-        self.rows_ND = rows_ND
-        self.relative_NX = rows_ND
-
-    def __call__(self, qkv_TX: Tensor, relative_NX: Tensor, heads: int) -> Tensor:
-        self.relative_NX = relative_NX
-        return qkv_TX[:, : qkv_TX.shape[1] // 3]
-
-
 def test_each_block_projects_the_rows_with_its_own_weights() -> None:
     """By those of queries and keys, with their biases, and in training with its own dropout."""
     encoder = built("bert-deberta-tiny", dropout=0.5).discriminator.encoder
@@ -58,14 +46,12 @@ def test_each_block_projects_the_rows_with_its_own_weights() -> None:
         assert isinstance(block, DisentangledBlock)
         with torch.no_grad():
             block.qkv.bias.copy_(torch.arange(96))
-        told: Any = Told(rows_ND)
-        block.eval()(torch.zeros(4, 32), told)
-        torch.testing.assert_close(told.relative_NX, block.qkv(rows_ND)[:, :64])
-        given = [told.relative_NX]
-        block.train()
-        for _ in range(2):
-            block(torch.zeros(4, 32), told)
-            given.append(told.relative_NX)
+        context = Mock(rows_ND=rows_ND, side_effect=lambda qkv_TX, *_: qkv_TX[:, :32])
+        for training in (False, True, True):
+            block.train(training)(torch.zeros(4, 32), context)
+        given = [call.args[1] for call in context.call_args_list]
+        block.eval()
+        torch.testing.assert_close(given[0], block.qkv(rows_ND)[:, :64])
         assert all(not torch.equal(one, other) for one, other in pairwise(given))
 
 

@@ -3,23 +3,16 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import yaml
-from runs import (
-    ENCODERS,
-    MLM,
-    RTD,
-    SPECIAL,
-    WORDS,
-    export_run,
-    exports,
-    random_built,
-    write_run,
-)
+from runs import ENCODERS, MLM, RTD, SPECIAL, WORDS, export_run, exports, random_built, write_run
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, pipeline
 
+import electrify
+from electrify.cli import main
 from electrify.errors import UserError
 from electrify.exporting import agreement
 from electrify.exporting.agreement import ExportError
@@ -218,3 +211,22 @@ def test_the_recipe_beside_the_card_runs_again(tmp_path):
     written = details(config, facts | {"recipe": values_of(RTD)})["recipe"]
     written = json.loads(json.dumps(written))
     assert override(load("electra-tiny"), written) == RTD
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_vectors_of_sentence_transformers_are_those_of_embed(tmp_path, encoder: str):
+    """`electrify export --format sentence-transformers`: from a run by its checkpoint, and in its
+    place from a folder."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    texts = ["a cat", "the chef cooked a meal and the dog sat on the mat", "the cat sat . " * 20]
+    run, target = tmp_path / "run", tmp_path / "st"
+    built = write_run(run, override(RTD, ENCODERS[encoder]), steps=(10,))
+    folder = export_run(run, built)["discriminator"]
+    for model in (run, folder):
+        how = ["--format", "sentence-transformers", "--output-dir", str(target)]
+        assert main(["export", str(model), *how]) == 0
+    wanted = electrify.embed(folder, texts)
+    found = sentence_transformers.SentenceTransformer(str(target), device="cpu").encode(texts)
+    assert np.allclose(wanted, found, atol=1e-5)
+    assert np.std(wanted, axis=0).max() > 0.01
+    assert np.allclose(wanted, electrify.embed(target, texts), atol=1e-5)

@@ -106,15 +106,6 @@ def test_a_tagger_takes_words_and_a_model_for_questions_contexts(root):
     must_refuse(client, "predict", {"text": "the chef"}, "contexts")
 
 
-def test_what_each_model_can_do(served):
-    rows = served.get("/models").json()["models"]
-    assert [row["endpoints"] for row in rows] == [
-        ["detect", "score", "embed", "alternatives"],
-        ["score", "embed", "alternatives"],
-        ["predict", "embed"],
-    ]
-
-
 def test_alternatives_are_the_generators(served, root):
     import torch
     from transformers import AutoTokenizer, ElectraForMaskedLM
