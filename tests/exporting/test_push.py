@@ -41,7 +41,6 @@ class Hub(ThreadingHTTPServer):
         self.created: dict[str, Any] = {}
         self.commits: dict[str, Any] = {}
         self.files: dict[str, dict[str, bytes]] = defaultdict(dict)
-        self.large: dict[str, bytes] = {}
 
 
 class Requests(BaseHTTPRequestHandler):
@@ -58,17 +57,11 @@ class Requests(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def body(self) -> bytes:
-        self.server.paths.append(self.path)
-        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-
-    def do_PUT(self) -> None:
-        self.server.large[self.path.rpartition("/")[2]] = self.body()
-        self.answer({})
-
     def do_POST(self) -> None:
         hub, path = self.server, self.path
-        lines = [json.loads(line) for line in self.body().splitlines()]
+        hub.paths.append(path)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        lines = [json.loads(line) for line in body.splitlines()]
         assert self.headers["Authorization"] == "Bearer hf_of_a_test"
         if path == "/api/repos/create" and lines[0]["organization"] == "stranger":
             self.answer({"error": "You do not have the right"}, 403)
@@ -77,24 +70,15 @@ class Requests(BaseHTTPRequestHandler):
             hub.created[name] = lines[0]
             self.answer({"url": f"{hub.url}/someone/{name}"})
         elif "/preupload/" in path:
-            names = [file["path"] for file in lines[0]["files"]]
-            modes = {name: "lfs" if name.endswith(".safetensors") else "regular" for name in names}
-            files = [{"path": n, "uploadMode": m, "shouldIgnore": False} for n, m in modes.items()]
-            self.answer({"files": files})
-        elif path.endswith("/info/lfs/objects/batch"):
-            objects = lines[0]["objects"]
-            for one in objects:
-                one["actions"] = {"upload": {"href": f"{hub.url}/store/{one['oid']}"}}
-            self.answer({"transfer": "basic", "objects": objects})
+            how = {"uploadMode": "regular", "shouldIgnore": False}
+            self.answer({"files": [{"path": f["path"]} | how for f in lines[0]["files"]]})
         elif "/commit/" in path:
             name = path.split("/")[4]
             for key, value in ((line["key"], line["value"]) for line in lines):
                 if key == "header":
                     hub.commits[name] = value
                 else:
-                    large = key == "lfsFile"
-                    content = hub.large[value["oid"]] if large else value["content"]
-                    hub.files[name][value["path"]] = content if large else base64.b64decode(content)
+                    hub.files[name][value["path"]] = base64.b64decode(value["content"])
             self.answer({"commitUrl": f"{hub.url}/someone/{name}/commit/abc", "commitOid": "abc"})
         else:
             self.answer({})
