@@ -23,7 +23,7 @@ def write_models(root: Path, words: list[str], classes: dict[str, str], **sizes:
     roles = {f"{word[1:-1].lower()}_token": word for word in SPECIAL}
     fast = hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **roles)
     # Large weights: probabilities far apart.
-    size = SHAPE | {"vocab_size": len(vocabulary), "initializer_range": 1.0} | sizes
+    size: dict[str, Any] = SHAPE | {"vocab_size": len(vocabulary), "initializer_range": 1.0} | sizes
     electra, bert = hf.ElectraConfig(embedding_size=8, **size), hf.BertConfig(**size)
     torch.manual_seed(0)
     for name, kind in classes.items():
