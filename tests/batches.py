@@ -161,6 +161,17 @@ def built(recipe: str, **fields: Any) -> Built:
     return build(tiny(recipe, **fields), VOCABULARY)
 
 
+def shaken(module: Any, seed: int = 0) -> Any:
+    """The module, with large random values in every parameter, so that none can be left out
+    unseen."""
+    rng = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in module.named_parameters():
+            size = p.shape[-1] ** -0.5 if p.ndim == 2 else 0.3
+            p.copy_(torch.randn(p.shape, generator=rng) * size + ("norm" in name.lower()))
+    return module
+
+
 def value(scalar: Tensor) -> float:
     """float() of a tensor that may carry a graph (torch warns about the plain one)."""
     return float(scalar.detach())

@@ -2,20 +2,20 @@
 
 from itertools import pairwise
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
-from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
-from batches import built, ragged_batch
+from batches import built
+from counted import exactly
 from electrify.errors import UserError
 from electrify.flop_counts import passes_flops
 from electrify.model import costs
 from electrify.model.attention import ContextsByKind
 from electrify.model.blocks import DisentangledBlock, GatedBlock
 from electrify.model.costs import Pass
-from electrify.model.encoder import Encoder, Top
+from electrify.model.encoder import Top
 
 WIDE: dict[str, Any] = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
 DEBERTA: dict[str, Any] = {"architecture": "deberta", "position_buckets": 16}
@@ -38,18 +38,6 @@ def test_shared_blocks_read_one_table() -> None:
     assert kept is selector
 
 
-class Told:
-    """In the place of a context: keeps what a block gives to it."""
-
-    def __init__(self, rows_ND: Tensor) -> None:
-        self.rows_ND = rows_ND
-        self.relative_NX = rows_ND
-
-    def __call__(self, qkv_TX: Tensor, relative_NX: Tensor, heads: int) -> Tensor:
-        self.relative_NX = relative_NX
-        return qkv_TX[:, : qkv_TX.shape[1] // 3]
-
-
 def test_each_block_projects_the_rows_with_its_own_weights() -> None:
     """By those of queries and keys, with their biases, and in training with its own dropout."""
     encoder = built("bert-deberta-tiny", dropout=0.5).discriminator.encoder
@@ -58,14 +46,12 @@ def test_each_block_projects_the_rows_with_its_own_weights() -> None:
         assert isinstance(block, DisentangledBlock)
         with torch.no_grad():
             block.qkv.bias.copy_(torch.arange(96))
-        told: Any = Told(rows_ND)
-        block.eval()(torch.zeros(4, 32), told)
-        torch.testing.assert_close(told.relative_NX, block.qkv(rows_ND)[:, :64])
-        given = [told.relative_NX]
-        block.train()
-        for _ in range(2):
-            block(torch.zeros(4, 32), told)
-            given.append(told.relative_NX)
+        context = Mock(rows_ND=rows_ND, side_effect=lambda qkv_TX, *_: qkv_TX[:, :32])
+        for training in (False, True, True):
+            block.train(training)(torch.zeros(4, 32), context)
+        given = [call.args[1] for call in context.call_args_list]
+        block.eval()
+        torch.testing.assert_close(given[0], block.qkv(rows_ND)[:, :64])
         assert all(not torch.equal(one, other) for one, other in pairwise(given))
 
 
@@ -78,22 +64,11 @@ def test_blocks_alternate_and_the_lowest_has_no_norm() -> None:
     names = [n for n, _ in encoder.named_parameters() if "norm1" in n]
     assert names == [f"blocks.{n}.norm1.weight" for n in range(1, 5)]
     assert torch.equal(blocks[0].norm1(x := torch.randn(3, 32)), x)
-    contexts = encoder.contexts
-    assert isinstance(contexts, ContextsByKind)
-    thetas = {kind: one.rotary and one.rotary.theta for kind, one in contexts.reaches.items()}
-    assert thetas == {"global": 10_000.0, "local": 10_000.0}
-    other = built("bert-tiny", init="local", **MODERN).discriminator.encoder.contexts
-    assert isinstance(other, ContextsByKind)
-    theta = {kind: one.rotary and one.rotary.theta for kind, one in other.reaches.items()}
-    assert theta == {"global": 160_000.0, "local": 10_000.0}
-
-
-def counted(encoder: Encoder, tokens: Any) -> int:
-    contexts: Any = encoder.contexts
-    contexts.backend = "matmul"  # torch's counter does not look into the fused kernel of a CPU
-    with FlopCounterMode(display=False) as counter:
-        encoder(tokens)
-    return counter.get_total_flops()
+    other = built("bert-tiny", init="local", **MODERN).discriminator.encoder
+    for contexts, of_global in ((encoder.contexts, 10_000.0), (other.contexts, 160_000.0)):
+        assert isinstance(contexts, ContextsByKind)
+        thetas = {kind: one.rotary and one.rotary.theta for kind, one in contexts.reaches.items()}
+        assert thetas == {"global": of_global, "local": 10_000.0}
 
 
 # Where no window is narrower than a row; the rows of the table that this row length reaches.
@@ -102,17 +77,13 @@ SHAPES = [MODERN | {"local_attention": 64}, *(DEBERTA | {"position_buckets": n} 
 
 @pytest.mark.parametrize("fields", SHAPES, ids=str)
 def test_hardware_is_what_torch_counts(fields: dict[str, Any]) -> None:
-    encoder = built("bert-tiny", init="local", **fields).discriminator.encoder
-    tokens = ragged_batch()
-    how: dict[str, Any] = {"row_length": 32, "convention": "hardware"}
-    ours = passes_flops([Pass(encoder, 1.0, False)], batch_rows=tokens.num_rows, **how)
-    assert len(tokens.ids_T) * ours == pytest.approx(counted(encoder, tokens), rel=1e-12)
+    theirs, ours = exactly("bert-tiny", row_length=32, fields=fields)
+    assert ours == theirs
 
 
 def test_the_top_of_an_encoder_is_counted_too() -> None:
-    encoder = built(
-        "bert-tiny", init="local", **DEBERTA | {"num_hidden_layers": 3}
-    ).discriminator.encoder
+    deep = DEBERTA | {"num_hidden_layers": 3}
+    encoder = built("bert-tiny", init="local", **deep).discriminator.encoder
     how: dict[str, Any] = {"row_length": 32, "convention": "hardware", "batch_rows": 2}
     whole, top = (
         passes_flops([Pass(one, 1.0, False)], **how) for one in (encoder, Top(encoder, 1))

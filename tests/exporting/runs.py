@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from batches import shaken
 from electrify.build import Built, Vocabulary, build
 from electrify.exporting import folder as hf
 from electrify.exporting.folder import read_run
@@ -55,21 +56,9 @@ def write_tokenizer(folder: Path, words: list[str] | None = None) -> Path:
     return folder
 
 
-def shake(module: torch.nn.Module, seed: int = 1) -> None:
-    """Random values everywhere, biases and LayerNorms too, so that no parameter can be left out
-    unseen."""
-    rng = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, p in module.named_parameters():
-            p.copy_(
-                torch.randn(p.shape, generator=rng) * 0.2
-                + (1.0 if "norm" in name.lower() and name.endswith("weight") else 0.0)
-            )
-
-
 def random_built(config: Recipe, *, vocab_size: int = len(WORDS), seed: int = 1) -> Built:
     built = build(config, Vocabulary(vocab_size, SPECIAL))
-    shake(built.objective, seed)
+    shaken(built.objective, seed)
     return built
 
 
@@ -117,10 +106,6 @@ def export_run(run: Path, built: Built) -> dict[str, Path]:
     return hf.export_run(run, built, config=config, facts=facts)
 
 
-def with_model(config: Recipe, **fields: object) -> Recipe:
-    return override(config, dict(fields))
-
-
 def exports(folder: Path, config: Recipe, **fields: Any) -> dict[str, Path]:
     """The exported networks of a run with random weights."""
-    return export_run(folder, write_run(folder, with_model(config, **fields)))
+    return export_run(folder, write_run(folder, override(config, fields)))

@@ -2,27 +2,17 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
-from runs import (
-    ENCODERS,
-    MLM,
-    RTD,
-    SPECIAL,
-    WORDS,
-    export_run,
-    exports,
-    random_built,
-    with_model,
-    write_run,
-)
+from runs import ENCODERS, MLM, RTD, SPECIAL, WORDS, export_run, exports, random_built, write_run
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, pipeline
 
-from electrify.build import Built
+import electrify
+from electrify.cli import main
 from electrify.errors import UserError
 from electrify.exporting import agreement
 from electrify.exporting.agreement import ExportError
@@ -40,17 +30,9 @@ def _offline(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
-@pytest.fixture(scope="module")
-def rtd_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Built, dict[str, Path]]:
-    """A run, its networks, and their exports."""
-    run = tmp_path_factory.mktemp("exports") / "run"
-    built = write_run(run, RTD)
-    return run, built, export_run(run, built)
-
-
 def masked_lm(architecture: str, **fields: object) -> Recipe:
     """A run of this architecture, whose attention changes with the distance within a few tokens."""
-    return with_model(MLM, **ENCODERS[architecture] | fields)
+    return override(MLM, ENCODERS[architecture] | fields)
 
 
 def test_the_tokenizer_names_the_inputs_of_its_model(tmp_path):
@@ -76,22 +58,30 @@ def test_a_text_may_be_as_long_as_the_network_reads(tmp_path, architecture):
 CLASSES = {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
 
 
-def test_both_halves_of_a_run(rtd_run):
-    run, built, folders = rtd_run
-    assert folders == {name: run / name for name in ("discriminator", "generator")}
-    for name, folder in folders.items():
+def test_both_halves_of_a_run(tmp_path):
+    """transformers reads them as any folder of its own (in a process that cannot import electrify:
+    finetuning/test_without_electrify.py)."""
+    folders = exports(tmp_path / "run", RTD)
+    assert folders == {name: tmp_path / "run" / name for name in CLASSES}
+    for (name, folder), width in zip(folders.items(), (16, 8), strict=True):
         assert {p.name for p in folder.iterdir()} == FILES
         config = json.loads((folder / "config.json").read_text())
-        shape = built.exports[name].encoder.shape
         wanted = {"model_type": "electra", "dtype": "float32", "pad_token_id": 0}
-        wanted |= {"architectures": [CLASSES[name]], "type_vocab_size": 2}
+        wanted |= {"architectures": [CLASSES[name]], "type_vocab_size": 2, "hidden_size": width}
         wanted |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2}
-        wanted |= {name: getattr(shape, name) for name in ("hidden_size", "num_attention_heads")}
         assert config.items() >= wanted.items()
         weights = load_file(folder / "model.safetensors").values()
         assert {t.dtype for t in weights} == {torch.float32}
-        assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 20
         assert (folder / "vocab.txt").read_text().split("\n")[:-1] == WORDS
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        assert tokenizer.model_max_length == 20
+        inputs = tokenizer("the chef ate the meals", "a cat sat", return_tensors="pt")
+        assert inputs["input_ids"][0, 0] == 2
+        assert inputs["token_type_ids"].max() == 1
+        states = AutoModel.from_pretrained(folder)(**inputs).last_hidden_state
+        assert tuple(states.shape) == (1, 12, width)
+    fill = pipeline("fill-mask", model=str(folders["generator"]), top_k=1)
+    assert fill("the [MASK] ate")[0].keys() == {"score", "sequence", "token", "token_str"}
 
 
 def test_it_replaces_its_own_folder_and_nothing_else(tmp_path):
@@ -173,25 +163,18 @@ def test_padding_on_the_left_is_part_of_the_check(tmp_path, monkeypatch, archite
 
 def test_the_card_tells_the_run(tmp_path):
     starts = {"init_discriminator": "/home/somebody/start"}
-    config = with_model(RTD, init_generator="google/electra-small-generator", **starts)
-    folders = exports(tmp_path / "my run", config)
+    starts |= {"init_generator": "google/electra-small-generator"}
+    folders = exports(tmp_path / "my run", RTD, **starts)
     card = (folders["discriminator"] / "README.md").read_text()
     _, front, body = card.split("---\n", 2)
-    metadata = yaml.safe_load(front)
-    assert metadata == {
+    assert yaml.safe_load(front) == {
         "library_name": "transformers",
         "pipeline_tag": "feature-extraction",
         "tags": ["electrify", "electra", "replaced-token-detection"],
     }
-    for text in (
-        "# my run: ELECTRA discriminator",
-        "| tokens seen | 10,000 |",
-        "| wall time | 40 s |",
-        "| `rtd` | 0.4321 |",
-        "12 documents",
-        "part\\|1&lt;b&gt;.txt",
-    ):
+    for text in ("| tokens seen | 10,000 |", "| wall time | 40 s |", "| `rtd` | 0.4321 |"):
         assert text in body
+    assert "part\\|1&lt;b&gt;.txt" in body
     mark = json.loads((folders["discriminator"] / "electrify.json").read_text())
     assert (mark["data"], mark["tokenizer"]) == ("d" * 64, "e" * 64)
     assert mark["machine"]["device_name"] == "Abacus 3"
@@ -200,7 +183,6 @@ def test_the_card_tells_the_run(tmp_path):
     assert "/home" not in json.dumps(mark)
     assert str(tmp_path) not in card
     assert "/home" not in card
-    assert "None" not in body
     generator = yaml.safe_load((folders["generator"] / "README.md").read_text().split("---\n")[1])
     assert (generator["pipeline_tag"], generator["base_model"]) == (
         "fill-mask",
@@ -211,25 +193,8 @@ def test_the_card_tells_the_run(tmp_path):
 @pytest.mark.parametrize("corruptor", ["generator", "mixture"])
 def test_a_generator_that_learns_nothing_is_not_exported(tmp_path, corruptor):
     fields = {"corruptor": corruptor, "term_weights": {"generator": 0.0, "rtd": 50.0}}
-    if corruptor == "mixture":
-        fields["read_outs"] = [1, 2]
+    fields |= {"read_outs": [1, 2]} if corruptor == "mixture" else {}
     assert set(exports(tmp_path / "run", RTD, **fields)) == {"discriminator"}
-
-
-def test_both_folders_are_read_as_any_of_the_library(rtd_run):
-    """(In a process that cannot import electrify: finetuning/test_without_electrify.py.)"""
-    _, _, folders = rtd_run
-    shapes = {}
-    for part, folder in folders.items():
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        inputs = tokenizer("the chef ate the meals", "a cat sat", return_tensors="pt")
-        assert inputs["input_ids"][0, 0] == 2
-        assert inputs["token_type_ids"].max() == 1
-        states = AutoModel.from_pretrained(folder)(**inputs).last_hidden_state
-        shapes[part] = tuple(states.shape)
-    assert shapes == {"discriminator": (1, 12, 16), "generator": (1, 12, 8)}
-    fill = pipeline("fill-mask", model=str(folders["generator"]), top_k=1)
-    assert fill("the [MASK] ate")[0].keys() == {"score", "sequence", "token", "token_str"}
 
 
 def test_word_pieces_get_a_vocabulary_file(tmp_path):
@@ -246,3 +211,22 @@ def test_the_recipe_beside_the_card_runs_again(tmp_path):
     written = details(config, facts | {"recipe": values_of(RTD)})["recipe"]
     written = json.loads(json.dumps(written))
     assert override(load("electra-tiny"), written) == RTD
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_vectors_of_sentence_transformers_are_those_of_embed(tmp_path, encoder: str):
+    """`electrify export --format sentence-transformers`: from a run by its checkpoint, and in its
+    place from a folder."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    texts = ["a cat", "the chef cooked a meal and the dog sat on the mat", "the cat sat . " * 20]
+    run, target = tmp_path / "run", tmp_path / "st"
+    built = write_run(run, override(RTD, ENCODERS[encoder]), steps=(10,))
+    folder = export_run(run, built)["discriminator"]
+    for model in (run, folder):
+        how = ["--format", "sentence-transformers", "--output-dir", str(target)]
+        assert main(["export", str(model), *how]) == 0
+    wanted = electrify.embed(folder, texts)
+    found = sentence_transformers.SentenceTransformer(str(target), device="cpu").encode(texts)
+    assert np.allclose(wanted, found, atol=1e-5)
+    assert np.std(wanted, axis=0).max() > 0.01
+    assert np.allclose(wanted, electrify.embed(target, texts), atol=1e-5)

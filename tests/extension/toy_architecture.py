@@ -58,17 +58,14 @@ class PreNormBlock(nn.Module):
         self.heads, self.dropout = shape.num_attention_heads, dropout
         self.norm1, self.norm2 = nn.LayerNorm(width, eps=eps), nn.LayerNorm(width, eps=eps)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = (
-            nn.Linear(width, shape.intermediate_size),
-            nn.Linear(shape.intermediate_size, width),
-        )
+        self.up = nn.Linear(width, shape.intermediate_size)
+        self.down = nn.Linear(shape.intermediate_size, width)
 
     def forward(self, x_TD: Tensor, context: AttentionContext) -> Tensor:
         a_TD = self.out(context(self.qkv(self.norm1(x_TD)), self.heads))
         x_TD = x_TD + drop(a_TD, self.dropout, self.training)
-        return x_TD + drop(
-            self.down(F.gelu(self.up(self.norm2(x_TD)))), self.dropout, self.training
-        )
+        f_TD = self.down(F.gelu(self.up(self.norm2(x_TD))))
+        return x_TD + drop(f_TD, self.dropout, self.training)
 
     def attention_flops(self, row_length: int) -> float:
         return 2 * (2 * row_length * self.out.in_features)

@@ -5,19 +5,16 @@ Shape suffixes: T flat tokens, M chosen positions, N ordinary tokens.
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from electrify.corruption.choosing import Chooser, Plan
 from electrify.corruption.corruptor import Corrupted, Source, ordinary, substitute
+from electrify.corruption.masking import WithoutNetwork
 from electrify.draws import Draws
-from electrify.errors import UserError
-from electrify.model.costs import Pass
-from electrify.model.heads import Network
-from electrify.terms import Loss, Terms
 from electrify.tokens import Tokens
 
 
-class Shift(nn.Module):
+class Shift(WithoutNetwork):
     """Every chosen token becomes the one so many entries behind it in the vocabulary."""
 
     card = "A text encoder that read text in which tokens were shifted, {asked}."
@@ -30,21 +27,7 @@ class Shift(nn.Module):
 
     @classmethod
     def build(cls, source: Source, *, shift: int = 1) -> Shift:
-        if not shift:
-            raise UserError("corruptor_options: shift must not be 0")
         return cls(source.chooser, ordinary(source.special, source.vocab_size), shift=shift)
-
-    def passes(self) -> list[Pass]:
-        return []
-
-    def networks(self) -> dict[str, Network]:
-        return {}
-
-    def likelihood(self, z: Corrupted) -> dict[str, Loss]:
-        return {}
-
-    def rates(self, z: Corrupted, losses: dict[str, Loss]) -> Terms:
-        return {}
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
         return self.chooser.plan(tokens, draws, fixed=fixed)

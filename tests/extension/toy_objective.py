@@ -13,11 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from electrify.corruption.choosing import Plan, count
-from electrify.corruption.corruptor import Corruptor
 from electrify.errors import UserError
 from electrify.model import costs
 from electrify.model.costs import Pass
-from electrify.model.encoder import Encoder
 from electrify.model.heads import Head, Network
 from electrify.model.likelihood import token_ce
 from electrify.objectives.metrics import histogram, replaced_share
@@ -78,36 +76,18 @@ class Margin(Objective):
     def group_rows(o: Any) -> int:
         return o.objective_options["group"] if "contrast" in o.term_weights else 1
 
-    def __init__(
-        self,
-        corruptor: Corruptor,
-        encoder: Encoder,
-        head: Head,
-        namer: Head,
-        *,
-        margin: float,
-        group: int,
-    ) -> None:
+    def __init__(self, parts: Parts, margin: float, group: int) -> None:
         super().__init__()
-        self.corruptor = corruptor
-        self.encoder = encoder
-        self.head = head
-        self.namer = namer
-        self.margin = margin
-        self.group = group
+        self.corruptor, self.encoder = parts.corruptor, parts.encoder
+        self.head: Head = SquaredHead(parts.shape.hidden_size)
+        self.namer = parts.lm_head()
+        self.margin, self.group = margin, group
 
     @classmethod
     def build(cls, parts: Parts, *, margin: float = 0.5, group: int = 2) -> Margin:
         if margin <= 0:
             raise UserError(f"objective_options: margin must be positive, not {margin}")
-        return cls(
-            parts.corruptor,
-            parts.encoder,
-            SquaredHead(parts.shape.hidden_size),
-            parts.lm_head(),
-            margin=margin,
-            group=group,
-        )
+        return cls(parts, margin, group)
 
     def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
         rows = tokens.used_R.sum()

@@ -14,15 +14,7 @@ from hypothesis import assume, given, settings
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from batches import (
-    built,
-    gradients,
-    pack,
-    packed_batches,
-    ragged_batch,
-    sequences_of,
-    text_batch,
-)
+from batches import built, gradients, pack, packed_batches, ragged_batch, sequences_of, text_batch
 from electrify.model import positions
 from electrify.model.blocks import geglu
 from electrify.model.dropout import dropout, keep_mask
@@ -77,23 +69,22 @@ def test_autocast_carries_bfloat16_and_keeps_parameters_float32() -> None:
     assert float(difference.max()) < 0.15
     assert float(difference.mean()) < 0.02
     out.float().pow(2).sum().backward()
-    assert all(
-        p.dtype == torch.float32 and p.grad is not None and p.grad.dtype == torch.float32
-        for p in e.parameters()
-    )
+    assert {p.dtype for p in e.parameters()} == {torch.float32}
+    assert {p.grad.dtype for p in e.parameters() if p.grad is not None} == {torch.float32}
+    assert gradients(e).keys() == {n for n, _ in e.named_parameters()}
 
 
 @pytest.mark.parametrize("rates", [{"dropout": 0.5}, {"attention_dropout": 0.5}], ids=str)
 def test_dropout_in_training_only(rates: dict[str, float]) -> None:
-    e, plain, tokens = encoder(**rates), encoder(), ragged_batch()
-    torch.testing.assert_close(e(tokens), plain(tokens))
+    e, tokens = encoder(**rates), ragged_batch()
+    torch.testing.assert_close(e(tokens), encoder()(tokens))
     e.train()
-    torch.manual_seed(0)
-    one, two = e(tokens), e(tokens)
-    torch.manual_seed(0)
-    again = e(tokens)
-    assert not torch.equal(one, two)
-    assert torch.equal(one, again), "the seed decides it"
+    found = []
+    for seed in (0, 1, 0):
+        torch.manual_seed(seed)
+        found.append(e(tokens))
+    assert not torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2]), "the seed decides it"
 
 
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -118,19 +109,13 @@ def test_value_and_gradient(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     x = torch.arange(1.0, 1001.0).to(dtype).requires_grad_()
     y = dropout(x, 0.2, training=True)
+    assert dropout(torch.ones(0, 4), 0.2, training=True).shape == (0, 4)
     there = y != 0
     assert 700 < int(there.sum()) < 900
     torch.testing.assert_close(y[there], (x[there].float() / 0.8).to(dtype))
     y.float().sum().backward()
     assert x.grad is not None
     torch.testing.assert_close(x.grad, there * torch.tensor(1 / 0.8, dtype=dtype))
-
-
-def test_odd_sizes_and_extremes() -> None:
-    x = torch.ones(3, 5, 7, dtype=torch.bfloat16)
-    assert dropout(x, 0.5, training=True).shape == x.shape
-    assert dropout(torch.ones(0, 4), 0.5, training=True).shape == (0, 4)
-    assert not dropout(x, 0.999999, training=True).any()
 
 
 @pytest.mark.parametrize(("dtype", "within"), [(torch.float32, 1e-6), (torch.bfloat16, 2**-7)])

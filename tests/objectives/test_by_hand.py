@@ -315,17 +315,10 @@ def test_by_hand(name: str) -> None:
 
 def test_what_is_asked_of_the_networks() -> None:
     """The generator reads the masked text; the original is the first candidate."""
-    objective: Any = electra()
-    outcome(objective)
-    assert objective.corruptor.lm.encoder.saw_T.tolist() == [2, 4, 4, 3, 0]
     selects: Any = selective()
     outcome(selects)
+    assert selects.corruptor.lm.encoder.saw_T.tolist() == [2, 4, 4, 3, 0]
     assert selects.selection.asked_NK.tolist() == [[5, 7, 4], [6, 5, 7]]
-
-
-def by_token() -> Any:
-    """A discriminator's logit for each id."""
-    return part(Written(torch.linspace(-2, 2, 8)))
 
 
 def test_what_a_validation_watches_of_detectors() -> None:
@@ -343,7 +336,8 @@ def test_reinforce_is_the_exact_gradient_of_the_expected_reward() -> None:
     """Every pair of draws weighted by its probability; the baseline, whatever it says, drops out of
     the expectation."""
     logits_TV = torch.randn(5, 8, generator=torch.Generator().manual_seed(1))
-    heads = by_token(), part(Written([0.0, 0.7, -1.1]))
+    logits_V, was = torch.linspace(-2, 2, 8), torch.tensor([5, 6])
+    heads = part(Written(logits_V)), part(Written([0.0, 0.7, -1.1]))
     objective: Any = Adversarial(generator(logits_TV), part(Ids()), *heads)
     plan = objective.plan(TEXT, draws_of(TEXT))
     own_TV = objective.corruptor.lm.head.logits
@@ -356,7 +350,6 @@ def test_reinforce_is_the_exact_gradient_of_the_expected_reward() -> None:
         (slope_TV,) = torch.autograd.grad(terms["reinforce"].sum, [own_TV])
         found_TV += float(p_MV[0, a] * p_MV[1, b]) * slope_TV
     assert not terms["generator"].sum.requires_grad
-    logits_V, was = torch.linspace(-2, 2, 8), torch.tensor([5, 6])
     paid_MV = torch.stack([reward(logits_V, torch.arange(8) != w) for w in was])
     expected = (own_TV[1:3].softmax(-1) * paid_MV).sum()
     (exact_TV,) = torch.autograd.grad(expected, [own_TV])

@@ -85,17 +85,10 @@ RECIPES = (
     *("corrective-tiny", "teams-tiny", "amos-tiny", "adversarial-tiny", "electric-tiny"),
     *("two-stage-tiny", "unigram-tiny"),
 )
-SENTENCE: dict[str, Any] = {
-    "clean_rate": 0.4,
-    "term_weights": {"generator": 1.0, "rtd": 50.0, "sentence": 1.0},
-}
-DECODER: dict[str, Any] = {
-    "architecture": "deberta",
-    "init": "published",
-    "position_buckets": 16,
-    "generator_size": 1.0,
-    "mask_decoder": True,
-}
+WEIGHTS = {"generator": 1.0, "rtd": 50.0, "sentence": 1.0}
+SENTENCE: dict[str, Any] = {"clean_rate": 0.4, "term_weights": WEIGHTS}
+DECODER: dict[str, Any] = {"architecture": "deberta", "init": "published", "position_buckets": 16}
+DECODER |= {"generator_size": 1.0, "mask_decoder": True}
 CASES = [
     *((name, {}) for name in RECIPES),
     ("coco-lm-tiny", {"contrast_rows": 2}),

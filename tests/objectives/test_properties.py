@@ -91,35 +91,33 @@ def test_what_stands_in_padding_is_in_no_loss(
 
 RTD = "encoder. head."
 LM = "corruptor.lm.encoder."
+ALL = "corruptor."
+APART = {"tie": "none"}
 TEAMS = {"num_hidden_layers": 3}
 CONTRAST = {"contrast_rows": 2, "term_weights": VARIANTS["contrast"][1]["term_weights"]}
 SENTENCE = {"clean_rate": 0.2, "term_weights": {"generator": 1.0, "rtd": 50.0, "sentence": 1.0}}
+VOTES = VARIANTS["corrective over a mixture"][1]
 # Recipe, fields, and of each loss the beginnings of the names of the parameters that it reaches.
 # What generator and discriminator share has the generator's name.
 REACHED: list[tuple[str, dict[str, Any], dict[str, str]]] = [
-    ("electra", {"tie": "none"}, {"rtd": RTD, "generator": "corruptor."}),
-    ("electra", {"tie": "tokens"}, {"rtd": f"{RTD} {LM}embeddings.words.", "generator": "corrup"}),
-    ("electra", {"tie": "embeddings"}, {"rtd": f"{RTD} {LM}embeddings.", "generator": "corruptor"}),
-    ("electra", {"tie": "all", "generator_size": 1.0}, {"rtd": f"head. {LM}", "generator": "corr"}),
+    ("electra", APART, {"rtd": RTD, "generator": ALL}),
+    ("electra", {"tie": "tokens"}, {"rtd": f"{RTD} {LM}embeddings.words.", "generator": ALL}),
+    ("electra", {"tie": "embeddings"}, {"rtd": f"{RTD} {LM}embeddings.", "generator": ALL}),
+    ("electra", {"tie": "all", "generator_size": 1.0}, {"rtd": f"head. {LM}", "generator": ALL}),
     # The discriminator's loss moves its difference of the words, and not the generator's table.
-    ("electra", {"tie": "gdes"}, {"rtd": RTD, "generator": "corruptor."}),
-    ("electra", {"tie": "none", **SENTENCE}, {"sentence": "encoder. sentence_head."}),
-    ("electra-15", {"tie": "none"}, {"rtd": RTD, "generator": "corruptor."}),
+    ("electra", {"tie": "gdes"}, {"rtd": RTD, "generator": ALL}),
+    ("electra", APART | SENTENCE, {"sentence": "encoder. sentence_head."}),
+    ("electra-15", APART, {"rtd": RTD, "generator": ALL}),
     ("two-stage", {}, {"rtd": RTD}),
-    ("replace-mlm", {"tie": "none"}, {"mlm": RTD, "generator": "corruptor."}),
-    ("all-tokens-mlm", {"tie": "none"}, {"all_tokens": f"{RTD} copy_", "generator": "corruptor."}),
-    ("electric", {"tie": "none"}, {"nce": RTD, "generator": "corruptor."}),
-    (
-        "adversarial",
-        {"tie": "none"},
-        {"rtd": RTD, "reinforce": "corruptor.", "baseline": "baseline_head."},
-    ),
+    ("replace-mlm", APART, {"mlm": RTD, "generator": ALL}),
+    ("all-tokens-mlm", APART, {"all_tokens": f"{RTD} copy_", "generator": ALL}),
+    ("electric", APART, {"nce": RTD, "generator": ALL}),
+    ("adversarial", APART, {"rtd": RTD, "reinforce": ALL, "baseline": "baseline_head."}),
     # Never the detecting head, whose belief weighs the loss of two of the three.
-    *(
-        ("corrective", {"tie": "none", "correction": how}, {"correct": "encoder. corrector."})
-        for how in ("plain", "gate", "copy")
-    ),
-    ("corrective", {"tie": "none", **CONTRAST}, {"contrast": "encoder. vectors."}),
+    ("corrective", APART | {"correction": "plain"}, {"correct": "encoder. corrector."}),
+    ("corrective", APART | {"correction": "gate"}, {"correct": "encoder. corrector."}),
+    ("corrective", APART | {"correction": "copy"}, {"correct": "encoder. corrector."}),
+    ("corrective", APART | CONTRAST, {"contrast": "encoder. vectors."}),
     # Three blocks, of which the generator has the lowest where they are tied.
     (
         "teams",
@@ -127,28 +125,20 @@ REACHED: list[tuple[str, dict[str, Any], dict[str, str]]] = [
         {
             "rtd": f"{LM}embeddings. {LM}blocks.0. {RTD}",
             "select": f"{LM}embeddings. {LM}blocks.0. encoder.blocks.1. selector. selection.",
-            "generator": "corruptor.",
+            "generator": ALL,
         },
     ),
     (
         "teams",
-        TEAMS | {"tie": "none", "tie_layers": None},
+        TEAMS | APART | {"tie_layers": None},
         {
             "rtd": RTD,
             "select": "encoder.em encoder.blocks.0. encoder.blocks.1. selector. selection.",
-            "generator": "corruptor.",
+            "generator": ALL,
         },
     ),
-    (
-        "amos",
-        {"tie": "none"},
-        {"rtd": f"{RTD} {LM} corruptor.vote.", "generator": "corruptor.lm."},
-    ),
-    (
-        "amos",
-        {"tie": "none", **VARIANTS["corrective over a mixture"][1]},
-        {"correct": f"encoder. corrector. {LM} corruptor.vote."},
-    ),
+    ("amos", APART, {"rtd": f"{RTD} {LM} corruptor.vote.", "generator": "corruptor.lm."}),
+    ("amos", APART | VOTES, {"correct": f"encoder. corrector. {LM} corruptor.vote."}),
 ]
 
 

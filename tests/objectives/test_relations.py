@@ -8,16 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from batches import (
-    VOCAB,
-    built,
-    corrupted,
-    counts_of,
-    draws_of,
-    ragged_batch,
-    terms_of,
-    value,
-)
+from batches import VOCAB, built, corrupted, counts_of, draws_of, ragged_batch, terms_of, value
 from electrify.build import Built
 from electrify.draws import Draws
 from electrify.recipe import first_update
@@ -53,12 +44,11 @@ def test_what_corrective_has_in_common_with_other_objectives(correction: str) ->
     terms = terms_of(one.objective, tokens, late)
     electra = same_weights("electra-tiny", one)
     replace_mlm = same_weights("replace-mlm-tiny", one)
-    corrector: Any = one.objective
-    head = corrector.corrector.state_dict()
-    replace_mlm.discriminator.head.load_state_dict(head)
+    corrective: Any = one.objective
+    replace_mlm.discriminator.head.load_state_dict(corrective.corrector.state_dict())
     judged = terms_of(electra.objective, tokens, late)
-    assert value(terms["rtd"].sum) == value(judged["rtd"].sum)
-    assert value(terms["generator"].sum) == value(judged["generator"].sum)
+    for name in ("rtd", "generator"):
+        assert value(terms[name].sum) == value(judged[name].sum)
     predicted = terms_of(replace_mlm.objective, tokens, late)
     same = value(terms["correct"].sum) == pytest.approx(value(predicted["mlm"].sum), rel=1e-6)
     assert same == (correction == "plain")
@@ -88,11 +78,9 @@ def test_first_a_masked_language_model() -> None:
     # Later it is what it is without a beginning.
     plain: Any = built("corrective-tiny", mask_rate=0.4, tie="none")
     plain.objective.load_state_dict(one.objective.state_dict())
-    now = terms_of(one.objective, tokens, late)
-    then = terms_of(plain.objective, tokens, late)
-    assert {n: value(t.sum) for n, t in now.items() if not t.sum.ndim} == {
-        n: value(t.sum) for n, t in then.items() if not t.sum.ndim
-    }
+    now, then = (terms_of(b.objective, tokens, late) for b in (one, plain))
+    assert now.keys() == then.keys()
+    assert all(torch.equal(now[n].sum, t.sum) for n, t in then.items())
 
 
 def test_at_the_end_a_masked_language_model() -> None:
@@ -120,20 +108,15 @@ def test_at_the_end_a_masked_language_model() -> None:
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 1 / 3])
 @pytest.mark.parametrize("max_steps", [10, 999])
-def test_the_update_at_which_it_changes(share: float, max_steps: int) -> None:
+@pytest.mark.parametrize("when", ["mlm_share", "mlm_end_share"])
+def test_the_update_at_which_it_changes(when: str, share: float, max_steps: int) -> None:
     """What the plan does and what the loop, the log and FLOPs are told is one update."""
-    objective: Any = built("corrective-tiny", mlm_share=share).objective
+    objective: Any = built("corrective-tiny", **{when: share}).objective
     tokens = ragged_batch()
-    _, second = objective.periods()
-    first = first_update(second.start, max_steps)
-    for step in (first - 1, first):
-        plan = objective.plan(tokens, at_progress(step / max_steps, tokens))
-        assert plan.masked == (step < first)
-    objective = built("corrective-tiny", mlm_end_share=share).objective
     first = first_update(objective.periods()[-1].start, max_steps)
     for step in (first - 1, first):
         plan = objective.plan(tokens, at_progress(step / max_steps, tokens))
-        assert plan.masked == (step >= first)
+        assert plan.masked == ((step < first) == (when == "mlm_share"))
 
 
 def test_all_words_as_candidates_are_a_language_model() -> None:

@@ -12,7 +12,7 @@ from sklearn.metrics import precision_score, recall_score, roc_auc_score
 from batches import built, draws_of, terms_of, text_batch, value
 from electrify.model.likelihood import token_ce
 from electrify.objectives.metrics import BINS, REACH, detection_summary, histogram, summarise
-from electrify.terms import Term, weighted
+from electrify.terms import Term
 
 
 @given(
@@ -67,15 +67,6 @@ def test_the_parts_of_the_loss_add_up(recipe: str) -> None:
     assert not any(t.sum.requires_grad for n, t in terms.items() if n not in (name, "rtd")), (
         "rates carry no graph"
     )
-
-
-@pytest.mark.parametrize(
-    "weights", [{"a": 1.0}, {"a": 1.0, "b": 1.0, "c": 1.0}, {}, {"a": 1.0, "rate": 1.0}], ids=str
-)
-def test_weights_must_name_the_losses(weights: dict[str, float]) -> None:
-    terms = {n: Term(torch.tensor(1.0), torch.tensor(1)) for n in ("a", "b", "rate")}
-    with pytest.raises(ValueError, match=r"the objective's losses are \['a', 'b'\]"):
-        weighted(terms, weights, {n: torch.tensor(1.0) for n in ("a", "b")})
 
 
 def test_summarise() -> None:

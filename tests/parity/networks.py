@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 import transformers
-from torch import Tensor, nn
+from torch import Tensor
 
+from batches import shaken
 from electrify.architectures import architecture_named
 from electrify.architectures.architecture import ExportedModel
 from electrify.exporting.folder import write_model
@@ -68,15 +69,6 @@ def shape_of(name: str, **numbers: Any) -> Any:
     numbers = SIZES | OWN[name] | numbers
     numbers = {"embedding_size": numbers["hidden_size"]} | numbers
     return architecture_named(name).shape_type(**numbers)
-
-
-def shaken(module: nn.Module, seed: int) -> None:
-    """Random values in every parameter, so that none can be forgotten unseen."""
-    rng = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, p in module.named_parameters():
-            size = p.shape[-1] ** -0.5 if p.ndim == 2 else 0.3
-            p.copy_(torch.randn(p.shape, generator=rng) * size + ("norm" in name.lower()))
 
 
 def ours(name: str, shape: Any, form: str, *, seed: int) -> ExportedModel:

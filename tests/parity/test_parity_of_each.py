@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from networks import HOW, PAD, SHAPES, Pair, ours, padded, shaken, shape_of, with_segments
+from networks import HOW, PAD, SHAPES, Pair, ours, padded, shape_of, with_segments
 
+from batches import shaken
 from electrify.architectures import architecture_named
 from electrify.architectures.keys import to_ours, without_tied
 from electrify.model.heads import HeadKind

@@ -12,7 +12,6 @@ import torch
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scored import SHAPE, VOCABULARY
 from transformers import AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
 from transformers.modeling_outputs import MaskedLMOutput
 
@@ -30,7 +29,9 @@ from electrify.scoring.word_substitution import (
 )
 from electrify.text.corpus import Corpus
 from electrify.text.tokenizer import load_tokenizer
+from tiny_models import SHAPE
 
+VOCAB = 18  # words of models_root
 LONG = "the chef cooked a meal , " * 6 + "a b c d"  # 46 tokens; the models read 14 at once
 TEXTS = ["The chef cooked the meal", "the", "the meal cooked the chef the meal", "chef, cooked"]
 
@@ -135,7 +136,7 @@ def test_every_architecture(models_root: Path, tmp_path: Path, kind: str) -> Non
     """A text as long as the model reads: some count their positions from behind the padding token's
     id, and the last ones do not exist. At one place of each row, the head on that place alone gives
     the logits of the head on all."""
-    folder, size = tmp_path / "model", {"vocab_size": len(VOCABULARY), **SHAPE}
+    folder, size = tmp_path / "model", SHAPE | {"vocab_size": VOCAB}
     unlike = shutil.ignore_patterns("*.safetensors", "config*")
     shutil.copytree(models_root / "bert", folder, ignore=unlike)
     torch.manual_seed(0)
@@ -151,29 +152,21 @@ def test_every_architecture(models_root: Path, tmp_path: Path, kind: str) -> Non
         return
     assert scorer.short
     model, at_B = scorer.model, torch.tensor([1, 5, 6])
-    inputs = {"input_ids": torch.randint(5, len(VOCABULARY), (3, 7))}
+    inputs = {"input_ids": torch.randint(5, VOCAB, (3, 7))}
     inputs["attention_mask"] = torch.ones(3, 7, dtype=torch.long)
     with torch.inference_mode():
         whole = model(**inputs).logits[torch.arange(3), at_B]
         assert torch.equal(logits_at(model, at_B, short=False, **inputs), whole)
         short = logits_at(model, at_B, short=True, **inputs)
         torch.testing.assert_close(short, whole, atol=1e-5, rtol=1e-4)
-        assert model(**inputs).logits.shape == (3, 7, len(VOCABULARY)), "the hook is gone"
+        assert model(**inputs).logits.shape == (3, 7, VOCAB), "the hook is gone"
 
 
 def test_first_sentences_are_of_plain_words_and_not_repeated():
-    texts = [
-        "Return the names of all\n  files in order. Second sentence that is left out here.",
-        "Return the names of all files in order.",
-        "Return os.path.join of all the names given here.",
-        "Too short.",
-        "One two three four five six, seven.",
-        " ".join(["Many", *["words"] * 20]) + ".",
-    ]
-    assert first_sentences(texts) == [
-        "Return the names of all files in order.",
-        "One two three four five six, seven.",
-    ]
+    first = "Return the names of all files in order."
+    texts = ["Return the names of all\n  files in order. Left out.", first, "Too short."]
+    texts += ["Return os.path.join of all the names given here.", f"Many{' words' * 20}."]
+    assert first_sentences(texts) == [first]
 
 
 SENTENCES = [
@@ -204,8 +197,8 @@ def test_summary_by_hand():
     assert (caught.caught, missed.caught, tie.caught) == (True, False, False)
     # Guessing: 1/4 + 1/3 + 1/2 = 1.08; medians of .5 .2 .3 and of .1 .2 .3 .1 .3 .3.
     text = summary([caught, missed, tie])
-    assert "1 of 3 sentences (guessing: 1)" in text
-    assert "30.0% for substituted words, 25.0% for the others" in text
+    for number in ("1 of 3 sentences (guessing: 1)", "30.0% for substituted", "25.0% for the"):
+        assert number in text
 
 
 def test_one_word_of_held_out_text_differs_and_has_as_many_tokens(small_data: Path) -> None:

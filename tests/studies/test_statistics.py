@@ -94,18 +94,13 @@ def test_a_planted_crossing_lies_in_its_interval(seeds: int, truth: float) -> No
     assert held >= int(stats.binom.ppf(1e-4, studies, 0.95))
 
 
-def test_a_crossing_by_hand() -> None:
-    found = crossing([1e14, 1e16], [[-1.0, -1.0], [1.0, 1.0]])
-    assert found.value == pytest.approx(1e15)
-    assert (found.low, found.high) == pytest.approx((1e15, 1e15))
-    assert crossing([1e14, 1e16], [[1.0, 1.0], [-1.0, -1.0]]).value == pytest.approx(1e15)
-
-
-def test_a_curve_that_does_not_cross_says_so() -> None:
-    found = crossing(BUDGETS, [[-5.0, -5.1], [-4.0, -4.1], [-3.0, -3.1], [-2.0, -2.1]])
-    assert found.value == found.low == found.high == math.inf
-    found = crossing(BUDGETS, [[2.0, 2.1], [3.0, 3.1], [4.0, 4.1], [5.0, 5.1]])
-    assert found.value == found.low == found.high == -math.inf
+@pytest.mark.parametrize(
+    ("differences", "where"), [((-1, 1), 1e15), ((1, -1), 1e15), ((-2, -1), math.inf)]
+)
+def test_a_crossing_by_hand(differences: tuple[float, float], where: float) -> None:
+    found = crossing([1e14, 1e16], [[d, d] for d in differences])
+    assert (found.value, found.low, found.high) == pytest.approx((where, where, where))
+    assert crossing([1e14, 1e16], [[1.0, 1.1], [2.0, 2.1]]).high == -math.inf
 
 
 def test_where_a_score_is_reached() -> None:

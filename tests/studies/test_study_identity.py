@@ -20,7 +20,6 @@ from electrify.studies.options import CompareConfig
 from electrify.studies.score import read_score
 from electrify.studies.study import (
     PRETRAIN,
-    RESULTS,
     STUDY,
     Result,
     Study,
@@ -93,9 +92,6 @@ def test_recipes_of_words_and_of_a_file(small_data: Path, tmp_path: Path) -> Non
         ("electra-15-tiny", "electra-15-tiny", {}),
         ("more masks", "electra-tiny", {"mask_rate": "0.3"}),
     ]
-    path.write_text("more masks: electra-tiny\n")
-    with pytest.raises(UserError, match="more masks names no recipe"):
-        entries_of(asked)
 
 
 def test_every_recipe_budget_and_seed_and_the_baselines(planned: Study) -> None:
@@ -108,23 +104,24 @@ def test_every_recipe_budget_and_seed_and_the_baselines(planned: Study) -> None:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"tasks": ("glue",)}, "stands for several"),
         ({"tasks": ("stsb:frosen",)}, "not measured as 'frosen'; did you mean 'frozen'"),
-        ({"tasks": ("cola:cosine",)}, "cola is not measured as 'cosine'"),
         ({"tasks": ("planted", "planted:mlm")}, "planted:mlm: a run of objective rtd leaves no"),
         ({"tasks": ("planted",), "data_dir": None}, "its held-out part gives only"),
-        ({"tasks": ("supplement",)}, "supplement: no .jsonl file"),
-        ({"tasks": ("blimp", "BLiMP:")}, "blimp is given twice"),
         ({"budgets": (1e3,)}, "bert-tiny:.*warmup_steps"),
         ({"data_dir": "nowhere"}, "--data-dir nowhere: no folder"),
         ({"recipes": ("bert-tiny", "bert-tiny")}, "twice"),
         ({"recipes": (f"bert-tiny:{TINY},seed=7",)}, "seed is set by --seed"),
-        ({"recipes": (f"bert-tiny:{TINY},mask_rate=nan",)}, "mask_rate"),
+        # Scores that cannot decide, as score.yaml.
+        ({"score": "families: {a: {blimp: 0.9, planted: 1}}"}, "the score needs --tasks planted"),
+        ({"score": "families: {a: {blimp: 0.9}}", "baselines": False}, "needs --baselines"),
+        ({"score": "families: {a: {blimp: high}}"}, "is not a score"),
     ],
 )
-def test_mistakes_are_found_before_the_first_run(
-    small_data: Path, tmp_path: Path, fields: dict[str, Any], says: str
-) -> None:
+def test_mistakes_are_found_before_the_first_run(small_data, tmp_path, fields, says):
+    fields = dict(fields)
+    if "score" in fields:
+        fields["score_file"] = str(tmp_path / "score.yaml")
+        (tmp_path / "score.yaml").write_text(fields.pop("score") + "\n")
     with pytest.raises(UserError, match=says):
         plan_study(config(small_data, tmp_path, **fields))
     assert not (tmp_path / "out").exists()
@@ -134,19 +131,16 @@ def test_where_tasks_lie_and_which_network_is_measured(tmp_path: Path) -> None:
     (tmp_path / "glue").mkdir()
     stsb = measure_named("STS-B:cosine", str(tmp_path))
     assert (stsb.name, stsb.folder) == ("stsb:cosine", str(tmp_path / "glue"))
-    plain, by_likelihood = (measure_named(n, None) for n in ("planted", "Planted:mlm"))
+    plain, by_likelihood, best = (
+        measure_named(name, None) for name in ("planted", "Planted:mlm", "planted:best")
+    )
     for recipe, network in (("bert-tiny", DISCRIMINATOR), ("corrective-tiny", "corrector")):
         assert network_of(plain, load(recipe)) == DISCRIMINATOR
-        assert network_of(by_likelihood, load(recipe)) == network
-    best = measure_named("planted:best", None)
-    for recipe, network in (
-        ("bert-tiny", DISCRIMINATOR),
-        ("corrective-tiny", "corrector"),
-        ("electra-tiny", DISCRIMINATOR),  # its generator is another encoder
-    ):
-        assert network_of(best, load(recipe)) == network
+        assert network_of(by_likelihood, load(recipe)) == network_of(best, load(recipe)) == network
+    # The generator is another encoder.
+    assert network_of(best, load("electra-tiny")) == DISCRIMINATOR
     alone = override(load("corrective-tiny"), {"mlm_share": 0.4, "correction": "none"})
-    for found in (*map(load, ("electra-tiny", "teams-tiny", "electric-tiny")), alone):
+    for found in (load("electra-tiny"), alone):
         with pytest.raises(UserError, match="leaves no masked language model of its encoder"):
             network_of(by_likelihood, found)
 
@@ -156,9 +150,6 @@ def test_where_tasks_lie_and_which_network_is_measured(tmp_path: Path) -> None:
     [
         ("learning_rate", 2e-3, False),
         ("correction", "gate", False),
-        ("non_finite", "skip", False),
-        ("eval_rows", 64, False),
-        ("threads", "2", True),
         ("save_steps", 7, True),
         ("per_device_train_batch_size", 4, True),
     ],
@@ -236,13 +227,7 @@ def test_what_a_study_keeps(small_data: Path, tmp_path: Path) -> None:
     plan_study(config(small_data, tmp_path, seeds=3, budgets=(4e8, 1e8)))
     for fields, says in (
         ({"task_seeds": 5}, "a study with --task-seeds 3, not 5"),
-        ({"max_eval_samples": 3}, "a study with --max-eval-samples None, not 3"),
-        ({"lr_scheduler_type": "recipe"}, "--lr-scheduler-type wsd"),
-        ({"equal": "epochs", "budgets": (2.0,)}, "--equal flops, not epochs"),
-        (
-            {"tasks": ("blimp", "blimp:mlm"), "recipes": (f"bert-tiny:{TINY}",)},
-            "a study with other --tasks",
-        ),
+        ({"tasks": ("blimp", "blimp:mlm"), "recipes": (f"bert-tiny:{TINY}",)}, "other --tasks"),
     ):
         with pytest.raises(UserError, match=says):
             plan_study(config(small_data, tmp_path, **fields))
@@ -269,25 +254,6 @@ def test_a_score_of_ones_own(small_data: Path, tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("0.9", "0.8"))
     with pytest.raises(UserError, match="a study with another score"):
         plan_study(asked)
-
-
-@pytest.mark.parametrize(
-    ("text", "fields", "says"),
-    [
-        ("families: {a: {blimp: 0.9, planted: 1}}", {}, "the score needs --tasks planted"),
-        ("families: {a: {blimp: 0.9}}", {"baselines": False}, "needs --baselines"),
-        ("families: {a: {blimp: high}}", {}, "is not a score"),
-        ("families: {a: {blimp: 0.9}, b: {}}", {}, "is not a score"),
-        ("families: {a: {blimp: 0.9}}\nfloors: {cola: 0.1}", {}, "cola has a floor and no family"),
-    ],
-)
-def test_a_score_that_cannot_decide(
-    small_data: Path, tmp_path: Path, text: str, fields: dict[str, Any], says: str
-) -> None:
-    file = tmp_path / "score.yaml"
-    file.write_text(text + "\n")
-    with pytest.raises(UserError, match=says):
-        plan_study(config(small_data, tmp_path, score_file=str(file), **fields))
 
 
 def test_the_declared_score_names_measures() -> None:
@@ -326,14 +292,6 @@ def test_results_alone_are_enough_to_go_on(
     write_results(elsewhere, [line(planned, 0)])
     study = plan_study(config(small_data, tmp_path, output_dir=str(elsewhere)))
     assert study.finished(read_results(elsewhere)) == {study.trials[0].key}
-
-
-def test_a_damaged_line_can_be_removed(planned: Study, tmp_path: Path) -> None:
-    write_results(tmp_path, [line(planned, 0), line(planned, 1)])
-    text = (tmp_path / RESULTS).read_text()
-    (tmp_path / RESULTS).write_text(text[:-30])
-    with pytest.raises(UserError, match=r"results\.jsonl, line 2 is damaged. Remove it, and its r"):
-        read_results(tmp_path)
 
 
 def attempt(failed: dict[str, str], steps: int = 10, **scores: float) -> Result:

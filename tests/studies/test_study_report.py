@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from electrify.studies.options import with_unit
 from electrify.studies.plot import drawn
 from electrify.studies.report import (
     DECLARED,
@@ -117,14 +116,6 @@ def test_a_rank_without_a_seed_that_all_have_is_that_of_the_means() -> None:
     assert math.isinf(other.mean.high)
 
 
-def test_one_seed_gives_no_interval_of_a_crossing() -> None:
-    """Several seeds that differ widely give one without bounds, which is said otherwise."""
-    (found,) = of([r for r in made_results() if r.seed == 0]).curves
-    assert (found.crosses.low, found.crosses.high) == (-math.inf, math.inf)
-    assert found.since("FLOPs").endswith(" on (one seed)")
-    assert replace(found, seeds=5).since("FLOPs").endswith(" on (below the range to beyond it)")
-
-
 def test_where_the_curves_cross() -> None:
     a, b = made().curves
     assert (a.task, a.ahead > 0) == ("a", True)
@@ -134,6 +125,8 @@ def test_where_the_curves_cross() -> None:
     assert b.times == pytest.approx(10)
     assert 4e14 < a.reached.value < 1e15
     assert a.times == pytest.approx(1e15 / a.reached.value)
+    (one_seed,) = of([r for r in made_results() if r.seed == 0]).curves
+    assert (one_seed.crosses.low, one_seed.crosses.high) == (-math.inf, math.inf)
 
 
 SCORED = Score({"one": {"a": 0.9}, "two": {"b": 1.0, "c": 0.6}}, floors={"a": 0.4, "b": 0.1})
@@ -161,9 +154,6 @@ def test_the_declared_score_by_hand() -> None:
     wider = of(more, "abcd", names, score=SCORED)
     assert row(wider, "late", 1e14, DECLARED).mean == late.mean
     assert wider.row("late", 1e14, PLAIN) is None
-    page = markdown(table)
-    assert "floor): one (a); two (b, c). Scores" in page
-    assert "| recipe | declared score | mean of the tasks | a (accuracy) |" in page
     assert json.loads(in_json(table))["score"]["floors"] == {"a": 0.4, "b": 0.1}
     alone = of(results[2:], "abc", names, score=SCORED)
     assert alone.row("first", 1e14, DECLARED) is None, "there is no floor"
@@ -182,7 +172,6 @@ def test_one_significant_task_of_many_is_marked_after_holm_only() -> None:
         assert found.difference.excludes(0)
         assert 0.006 < found.chance < 0.05
         assert found.significant == marked
-        assert found.shown(marks=True).startswith("**") == marked
 
 
 def test_what_two_recipes_reach_in_the_same_minutes() -> None:
@@ -219,18 +208,12 @@ def test_tasks_won_do_not_depend_on_other_recipes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "written"),
-    [(1e15, "1e+15"), (2.5, "2.5"), (1_234_568.0, "1234568"), (1.2345678e17, "1.2345678e+17")],
+    ("budget", "written"), [(1e15, "1e+15"), (2.5, "2.5"), (1.2345678e17, "1.2345678e+17")]
 )
 def test_a_budget_is_written_exactly(budget: float, written: str) -> None:
-    """Two that differ in their seventh digit are two in the CSV, too, and the others read as
-    before. A name that a spreadsheet would calculate is a text."""
-    results = [
-        replace(result(name, budget, 0, a=0.5), validation={"mlm": 3.0})
-        for name in ("first", "=1+1")
-    ]
-    found = list(csv.DictReader(io.StringIO(in_csv(of(results, "a", "first =1+1")))))
-    assert {row["recipe"] for row in found} == {"first", "'=1+1"}
+    """Two that differ in their seventh digit are two in the CSV, too."""
+    results = [replace(result("first", budget, 0, a=0.5), validation={"mlm": 3.0})]
+    found = list(csv.DictReader(io.StringIO(in_csv(of(results)))))
     assert {row["task"] for row in found} == {"a", MEAN_RANK, HELD_OUT}
     assert {row["budget"] for row in found} == {written}
     assert float(written) == budget
@@ -243,59 +226,38 @@ def test_the_report(tmp_path: Path) -> None:
     page = (tmp_path / "report.md").read_text()
     means = "**58.8 ± 0.4** | **55.5 ± 0.4** | **62.0 ± 0.3**"
     assert f"| late | {means} | **1.00 ± 0.00** | **2.0 ± 0.0 of 2** | 0.1 |" in page
-    # Behind outside the interval at the first budget, on the one task; in the middle on the other.
-    assert "| *45.5 ± 0.4* | **60.0 ± 0.3** | 1.50 ± 0.00 | 1.0 ± 0.0 of 2 | 0.1 |" in page
-    assert "| 50.0 ± 0.4 | 40.0 ± 0.3 | 1.50 ± 0.00 | - | 0.1 |" in page
-    assert "## Before training" in page
     assert "b: late is ahead of first at every budget, by more" in page
     assert "b: late reaches the 40.0 of first at least 10.0 times cheaper" in page
     rows = list(csv.DictReader(io.StringIO(in_csv(table))))
     assert len(rows) == len(table.rows) == 14 + 7 + 6 + 3
-    won = [row["mean"] for row in rows if row["task"] == WON]
-    assert won == ["1.0", "1.0", "2.0"]
-    ranks = [row for row in rows if row["metric"] == "rank"]
-    assert [float(row["mean"]) for row in ranks] == [1.5, 1.5, 1.5, 1.5, 2.0, 1.0]
-    assert {row["seeds"] for row in ranks} == {"3"}
-    assert float(rows[0]["mean"]) == pytest.approx(table.rows[0].mean.value)
-    known = json.loads(in_json(table))
-    assert known["recipes"] == ["first", "late"]
-    assert known["score"] == "mean rank over the tasks"
-    assert "mean rank" in text(table)
+    assert [float(row["mean"]) for row in rows] == [one.mean.value for one in table.rows]
+    assert json.loads(in_json(table))["recipes"] == ["first", "late"]
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_one_budget_one_seed_and_a_failure(tmp_path: Path) -> None:
-    """No intervals and no crossing, and one seed wins no tasks. What failed is told, also where
-    nothing is left to draw."""
+    """No intervals and no crossing. What failed is told, also where nothing is left to draw."""
     results = [result(name, 1e14, 0, a=score) for name, score in (("first", 0.5), ("late", 0.6))]
     bad = Result("bad", 1e14, 0, "x", 1, 1.0, 0.0, 0.0, 0, {}, {"pretrain": "no | space"})
     table = of([*results, bad], "ab", "first late bad")
     assert table.tasks == ["a"]
     assert not table.curves
     assert sentences(table) == ["failed: bad at 1e+14 FLOPs, seed 0: pretrain: no | space"]
-    page = markdown(table)
-    for line in ("late | 60.0 | 1.00 | - | 0.1", "bad | - | - | - | -"):
-        assert f"| {line} |" in page
     for k, found in enumerate(([bad], [bad, result("untrained", 0.0, 0, a=0.3)])):
         write_report(of(found, "a", "bad"), tmp_path, against="flops")
         assert "no \\| space" in (tmp_path / "report.md").read_text()
         assert (tmp_path / "report.png").is_file() == bool(k)
 
 
-def test_budgets_of_text_are_called_so(tmp_path: Path) -> None:
-    """No budget of passes is called FLOPs, in words or in the picture, and costs stay FLOPs."""
+def test_budgets_of_text_are_called_so() -> None:
+    """No budget of passes is called FLOPs, and costs stay FLOPs."""
     pytest.importorskip("matplotlib")
     results = [replace(r, budget=r.budget / 1e14) for r in made_results()]
     table = of(results, "ab", equal="epochs")
-    page = markdown(table)
-    assert "## 10 epochs" in page
-    assert "b: late reaches the 40.0 of first with at least 10.0 times less text" in page
-    assert "FLOPs" not in page + text(table)
-    assert json.loads(in_json(table))["equal"] == "epochs"
-    assert with_unit(1, "epochs") == "1 epoch"
+    assert "FLOPs" not in markdown(table) + text(table)
     assert table.costs["late", 10.0]["flops"] == 1e15
-    pictures = {drawn(table, against=what) for what in ("epochs", "flops", "tokens")}
-    assert len(pictures) == 3  # other axes
+    for what in ("epochs", "flops", "tokens"):
+        assert drawn(table, against=what)
 
 
 def test_equal_recipes_are_neither_ahead_nor_behind() -> None:
@@ -312,12 +274,4 @@ def test_equal_recipes_are_neither_ahead_nor_behind() -> None:
 
     assert said(0.0, 0.0, 0.0) == ["a: late reaches the 50.0 of first at least 10.0 times cheaper"]
     assert not any("behind" in line or "ahead" in line for line in said(0.125, 0.125, 0.0))
-    assert said(-0.125, 0.125, 0.125)[0].startswith("a: late is ahead of first from")
-    assert "ahead of first at every budget, by as much at the largest" in said(*[0.125] * 3)[0]
     assert "behind first at every budget, by as much at the largest" in said(*[-0.125] * 3)[0]
-
-
-def test_a_name_is_not_a_formula() -> None:
-    name = r"$\frac$"
-    results = [result(name, 1e14, s, a=0.1 * s) for s in range(3)]
-    assert drawn(of(results, "a", name), against="flops")
