@@ -62,7 +62,7 @@ def expected(root: Path) -> dict[str, list[Any]]:
     """What `electrify.load` answers to each text alone."""
     loaded = electrify.load(root / "run/discriminator")
     tuned = electrify.load(root / "tuned")
-    given = ("label", "probability")
+    given = ("label", "probability", "probabilities")
     return {
         "detect": [asdict(loaded.detect(text)) for text in TEXTS],
         "score": [loaded.score(text) for text in TEXTS],

@@ -108,7 +108,7 @@ def test_every_recipe_budget_and_seed_and_the_baselines(planned: Study) -> None:
         ({"tasks": ("planted", "planted:mlm")}, "planted:mlm: a run of objective rtd leaves no"),
         ({"tasks": ("planted",), "data_dir": None}, "its held-out part gives only"),
         ({"budgets": (1e3,)}, "bert-tiny:.*warmup_steps"),
-        ({"data_dir": "nowhere"}, "--data-dir nowhere: no folder"),
+        ({"data_dir": "nowhere"}, "data_dir nowhere: no folder"),
         ({"recipes": ("bert-tiny", "bert-tiny")}, "twice"),
         ({"recipes": (f"bert-tiny:{TINY},seed=7",)}, "seed is set by --seed"),
         # Scores that cannot decide, as score.yaml.
