@@ -39,7 +39,7 @@ $(LEARNING), which is not there; put a text of some MB there, compressed with xz
 # The program from outside: tests/contract/README.md. AGAINST=CLONE compares with another checkout.
 CONTRACT := $(BIN)/python -m pytest tests/contract --confcutdir tests/contract --timeout 1800
 contract: install
-	$(CONTRACT) -n 2 --dist loadfile $(if $(AGAINST),--against $(AGAINST))
+	$(CONTRACT) -n 2 --dist loadfile $(if $(AGAINST),--against=$(AGAINST))
 
 contract-record: install
 	$(CONTRACT) --record

@@ -80,6 +80,7 @@ HELP = {"-h", "--help", "--help-all"}
 EVERYDAY = {
     "pretrain": [
         *("--output-dir", "--recipe", "--resume", "--train-minutes", "--flops", "--max-steps"),
+        "--mlm-share",
         *("--train-batch-size", "--per-device-train-batch-size", "--learning-rate"),
         *("--max-seq-length", "--seed", "--device", "--bf16", "--eval-steps", "--save-steps"),
         "--init-discriminator",
@@ -88,7 +89,8 @@ EVERYDAY = {
         *("--output-dir", "--task", "--data-dir", "--train-file", "--validation-file"),
         *("--text-column", "--pair-column", "--label-column", "--problem-type", "--metrics"),
         *("--seeds", "--baselines", "--random-baseline", "--save-model", "--learning-rate"),
-        *("--num-train-epochs", "--max-seq-length", "--frozen-encoder", "--device"),
+        *("--num-train-epochs", "--load-best-model-at-end", "--max-seq-length"),
+        *("--frozen-encoder", "--device"),
     ],
 }
 """The flags that --help shows, where --help-all shows more."""

@@ -248,8 +248,8 @@ class Objective(_Chosen):
     original: plain (cross-entropy), gate (times 1 - c), copy (of the mixture c * copy + (1 - c) *
     prediction), none (detection alone outside mlm_share and mlm_end_share)."""
     mlm_share: BelowOne = 0.0
-    """With --objective corrective: share of the run, from its start, spent on masked language
-    modelling with [MASK] and without detection."""
+    """Share of the run, from its start, spent on masked language modelling alone (--objective
+    corrective)."""
     mlm_end_share: BelowOne = 0.0
     """With --objective corrective: the same for a share of the run at its end. The encoder is then
     exported as a masked language model. Its RTD head is not trained in that last part."""

@@ -197,8 +197,8 @@ def closeness(model: str) -> str:
     if metadata_of(model).get("part") not in ("discriminator", "selector"):
         return ""
     return (
-        "note: the vectors of discriminators lie close together. Before you compare their cosines, "
-        "subtract the mean vector of a file of such texts: --center FILE"
+        "note: the vectors of discriminators lie close together. Centre them before you compare "
+        "cosines: --center FILE subtracts the mean vector of the texts in FILE"
     )
 
 

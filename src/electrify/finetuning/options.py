@@ -87,7 +87,7 @@ class FinetuneSettings(Options):
     """Examples per update."""
     num_train_epochs: Positive | None = None
     """Epochs [default: 3, STS-B and RTE 10, SQuAD 2, BabyLM 10 or 30, and for tags and your own
-    files more, until 1,000 updates, at most 50]."""
+    files as many as make 1,000 updates, at most 50 epochs]."""
     min_train_steps: Natural | None = None
     """Minimum number of updates. A smaller data set is repeated, at most 50 times [default: 1000
     for tags and your own files, 0 otherwise and under --protocol published]."""

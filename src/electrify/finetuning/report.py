@@ -171,9 +171,8 @@ class Report:
             if own and probes and rank(metric, probes[0].median) < rank(metric, own[0].median):
                 yield (
                     f"{task}: a linear layer on the frozen encoder is better "
-                    f"({percent(probes[0].median)}). Try other --num-train-epochs, a lower "
-                    "--learning-rate or --load-best-model-at-end: a frozen encoder's layer is not "
-                    "saved"
+                    f"({percent(probes[0].median)}). It is a comparison and not saved. Try other "
+                    "--num-train-epochs, a lower --learning-rate or --load-best-model-at-end"
                 )
 
     def write(self, folder: Path) -> None:

@@ -244,11 +244,11 @@ def advice(manifest: Manifest, unigram_V: np.ndarray) -> Iterator[str]:
         return
     # A smaller one has hardly more than the letters; bpe has 256 bytes before its first piece.
     size = max(512 if kind == "bpe" else 256, 1 << max(0, (v - rare).bit_length() - 1))
-    cure = f"a vocabulary for this text is smaller, --vocab-size {size} or so"
+    cure = f"Consider --vocab-size {size}" if size < v else "Add text"
     yield (
-        f"of {v:,} entries of the vocabulary {unused:,} ({unused / v:.1%}) never occur and "
-        f"{rare:,} ({rare / v:.1%}) fewer than {RARE} times, and their embeddings hardly move: "
-        f"{cure if size < v else 'the text is too short for any vocabulary: add text'}"
+        f"{v:,} entries of the vocabulary are many for this text: {unused:,} ({unused / v:.1%}) "
+        f"never occur and {rare:,} ({rare / v:.1%}) occur fewer than {RARE} times, so their "
+        f"embeddings hardly train. {cure}"
     )
 
 
@@ -280,7 +280,7 @@ def report(manifest: Manifest, *, folder: Path | None = None) -> str:
         ("tokens per word", f"{c['tokens'] / max(c['words'], 1):.3f}"),
         ("[UNK] rate", f"{c['unk_tokens'] / max(c['tokens'], 1):.4%}"),
         ("  of the characters", f"{share_of(c):.4%}"),
-        ("  documents, half or more", f"{c[UNK_DOCUMENTS]:,.0f}"),
+        ("  documents at least half", f"{c[UNK_DOCUMENTS]:,.0f}"),
         ("duplicates dropped", f"{c['duplicates']:,.0f}"),
         ("vocabulary", f"{manifest.vocab_size:,}"),
     ]

@@ -29,12 +29,12 @@ class Pretrain(Options):
     output_dir: str
     """Folder of the run. The same command resumes there."""
     recipe: str = DEFAULT_RECIPE
-    """Name of a shipped recipe (see `electrify recipes`), a .yaml file of your own, or auto: the
-    best measured recipe for the budget of --flops or --train-minutes. Flags override the recipe."""
+    """Shipped recipe (see `electrify recipes`), a .yaml file, or auto: the best measured one for
+    the budget of --flops or --train-minutes. Flags override its values, the defaults below."""
     resume: Literal["auto", "never", "must"] = "auto"
     """Resume from the newest checkpoint if there is one, never, or fail if there is none."""
     train_minutes: Positive | None = None
-    """Train for about this many minutes (measures throughput, then sets --max-steps)."""
+    """Train for about this many minutes: sets --max-steps by a measurement."""
     flops: Positive | None = None
     """With --recipe auto: FLOPs of the run, 1e13 to 1e15. An idle core with bfloat16 makes about
     1e14 in ten minutes, one without takes longer."""
@@ -91,6 +91,6 @@ class Pretrain(Options):
             show(f"{part}: {folder}")
         tokens, grace = result.tokens, grace_of(recipe.model.init)
         if tokens < grace:
-            fact = f"note: {tokens:,} tokens are enough to try the path only"
-            say(f"{fact}. Models begin to use the context after {grace:,}")
+            fact = f"note: the run saw {tokens:,} tokens, enough only to try the commands"
+            say(f"{fact}. Models begin to use the context after about {grace:,} tokens")
         return 0
