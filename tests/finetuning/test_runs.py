@@ -382,9 +382,9 @@ def test_the_verdict_compares_the_best_model_with_the_best_baseline() -> None:
         "b: run is 30.0 points better than the best baseline in ece: 10.0, baseline:majority 40.0",
         "c: run is as good as the best baseline in accuracy: 50.0, baseline:majority 50.0",
         (
-            "c: a linear layer on the frozen encoder is better (70.0). Try other "
-            "--num-train-epochs, a lower --learning-rate or --load-best-model-at-end: a frozen "
-            "encoder's layer is not saved"
+            "c: a linear layer on the frozen encoder is better (70.0). It is a comparison and not "
+            "saved. Try other --num-train-epochs, a lower --learning-rate or "
+            "--load-best-model-at-end"
         ),
     ]
     one = report_of([r for r in records if r["task"] == "a"], metrics, settings={})
