@@ -98,7 +98,7 @@ def test_transformers_alone_gives_the_same_scores(recipe, kind, pretrained, tmp_
     ]
     tuned, probed = (str(tmp_path / name) for name in ("tuned", "probed"))
     common = ["--max-seq-length", str(LENGTH)]
-    metrics = ["--metrics", "f1,accuracy" if kind == "tags" else "accuracy"]
+    metrics = [] if kind == "tags" else ["--metrics", "accuracy"]  # tags have their own
     line = ["finetune", encoder, "--train-file", files[0], "--validation-file", files[1]]
     line += ["--baselines", "false", "--bf16", "false", "--dropout", "0", *common, *metrics]
     rate = ["--learning-rate", RATE, "--num-train-epochs", EPOCHS]
