@@ -12,7 +12,7 @@ from numpy.linalg import norm
 
 import electrify
 from electrify import UserError
-from electrify.api import is_named
+from electrify.api import as_keywords, is_named
 from electrify.studies import run as studies
 from small import SMALL
 
@@ -86,7 +86,7 @@ def test_an_encoder_that_stays_loaded(run: electrify.PretrainedRun) -> None:
     logs = [math.log(1 - token.probability) for token in found.tokens]
     assert encoder.score("the cat") == pytest.approx(sum(logs), abs=1e-4)
     assert encoder.score(["the cat"] * 2).tolist() == [encoder.score("the cat")] * 2
-    assert [word.word for word in found] == ["the", "cat"]
+    assert [word["word"] for word in found] == [word.word for word in found] == ["the", "cat"]
     assert [word.score for word in found] == [word.probability for word in found.words]
     own = electrify.Encoder.from_pretrained(run).encode(["the cat", "a house"])
     assert encoder.similarity(vector, own)[0] == pytest.approx([1, vector @ own[1] / norm(own[1])])
@@ -161,6 +161,7 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     assert done.scores["accuracy"].std is not None
     one = done.predict("cat 3")
     assert one.label in ("pet", "place")
+    assert one.score == one.probabilities[one.label] == max(one.probabilities.values())
     assert done.model is not None
     both = electrify.predict(done.model, ["cat 3", "house"])
     assert both[0] == one
@@ -177,10 +178,11 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
 
 def test_pairs_of_sentences_and_lists_without_scores(run: electrify.PretrainedRun) -> None:
     pairs = [("the cat is here", "the cat are here"), ("a house", "a houses")]
-    (found,) = electrify.evaluate(run, pairs).values()
+    loaded = electrify.load(run)  # a model that is loaded stands for its folder
+    (found,) = electrify.evaluate(loaded, pairs).values()
     liked = [good > bad for good, bad in (electrify.score(run, list(pair)) for pair in pairs)]
     assert found["overall"] == sum(liked) / 2
-    best = electrify.rerank(run, [list(pair) for pair in pairs])
+    best = electrify.rerank(loaded, [list(pair) for pair in pairs])
     assert list(best.chosen) == [int(not good) for good in liked]
 
 
@@ -194,12 +196,32 @@ def test_pairs_of_sentences_and_lists_without_scores(run: electrify.PretrainedRu
         ("predict", ("m", ["a"]), {"top_k": 2}, "predict.. has no argument 'top_k'"),
         ("finetune", ("m",), {"eval_data": EXAMPLES}, "did you mean 'validation_file'"),
         ("finetune", ("m", [("a",) * 4]), {}, "row 1 is"),
+        ("finetune", ("m", EXAMPLES), {"seeds": [0, 1]}, "seeds is the number of runs"),
+        ("compare", ("data", ["bert-tiny"]), {}, "budgets are missing. Give FLOPs"),
     ],
 )
 def test_mistakes(name: str, given: tuple[Any, ...], fields: dict[str, Any], says: str) -> None:
     fields = fields | ({} if name == "predict" else {"output_dir": "x"})
     with pytest.raises(UserError, match=says):
         getattr(electrify, name)(*given, **fields)
+
+
+def test_sentences_name_keywords() -> None:
+    given = "give --text-column or --no-header; `a --flag` and models--org--name stay"
+    wanted = "give text_column or header=False; `a --flag` and models--org--name stay"
+    assert as_keywords(given) == wanted
+
+
+def test_a_recipe_by_its_path_and_a_run_that_is_to_be_longer(corpus, run, tmp_path) -> None:
+    path, fields = tmp_path / "mine.yaml", {k: v for k, v in FIELDS.items() if k != "recipe"}
+    path.write_text("like: electra-tiny\n")
+    same = electrify.pretrain(corpus, path, output_dir=run.folder, **fields)
+    assert same.step == run.step
+    recipe = electrify.override(electrify.load_recipe(path), fields)
+    assert electrify.pretrain(corpus, recipe, output_dir=run.folder).step == run.step
+    with pytest.raises(UserError, match=r"To train longer, .* init_discriminator .*discriminator"):
+        electrify.pretrain(corpus, path, output_dir=run.folder, **fields | {"max_steps": 6})
+    assert electrify.doctor(run.folder).ok
 
 
 def test_recipes() -> None:

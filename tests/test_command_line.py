@@ -81,6 +81,11 @@ def test_spellings_of_flags(words: str, section: str, field: str, value: Any) ->
     assert getattr(getattr(resolved(*words.split()), section), field) == value
 
 
+def test_a_text_may_begin_with_a_hyphen() -> None:
+    given = cli.given_by("detect", ["run", "-ed is a suffix", "--unit=word"])
+    assert given == {"model": "run", "text": "-ed is a suffix", "unit": "word"}
+
+
 HEAVY = "torch transformers datasets sklearn scipy matplotlib pyarrow pandas rich ray"
 OVERVIEW = f"""
 import sys

@@ -50,21 +50,28 @@ FILE_NAME = re.compile(r"\S+\.[A-Za-z]\w{1,6}(\.(gz|xz|bz2|zst))?")
 # ------------------------------------------------------------------ options and data
 
 
-def for_python(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """The function with the flags in its sentences as keywords: --no-header is header=False. Lines
-    for a shell, between backticks, stay."""
+def as_keywords(text: str) -> str:
+    """A text with its flags as keywords: --no-header is header=False. Lines for a shell, between
+    backticks, stay."""
 
     def keyword(flag: re.Match[str]) -> str:
         return flag[2].replace("-", "_") + "=False" * bool(flag[1])
+
+    parts = text.split("`")
+    # Names in the cache of the Hub hold two hyphens, too.
+    parts[::2] = [re.sub(r"(?<![\w-])--(no-)?([a-z][a-z-]*)", keyword, part) for part in parts[::2]]
+    return "`".join(parts)
+
+
+def for_python(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """The function, whose sentences for the user name keywords."""
 
     @wraps(function)
     def call(*args: Given.args, **given: Given.kwargs) -> Result:
         try:
             return function(*args, **given)
         except UserError as e:
-            parts = str(e).split("`")
-            parts[::2] = [re.sub(r"--(no-)?([a-z][a-z-]*)", keyword, part) for part in parts[::2]]
-            raise UserError("`".join(parts)) from None
+            raise UserError(as_keywords(str(e))) from None
 
     return call
 
@@ -453,7 +460,7 @@ def finetune(
     return FineTuned(
         asked.folder,
         {name: Score(tuple(values)) for name, values in scores.items()},
-        report.table(),
+        as_keywords(report.table()),
         saved[0] if saved else None,
     )
 

@@ -94,6 +94,7 @@ EVERYDAY = {
     ],
 }
 """The flags that --help shows, where --help-all shows more."""
+FLAG = re.compile(r"--?[A-Za-z][\w-]*(=|$)")
 SWITCHES = {"--quiet": "-q", "--verbose": "-v"}
 LACKING = {
     *("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "EIO", "EMFILE"),
@@ -285,7 +286,7 @@ def given_by(name: str, words: list[str]) -> dict[str, Any]:
     loose, waiting = list[str](), list(words)
     while waiting:
         word = waiting.pop(0)
-        if not re.match("--?[A-Za-z]", word):  # a text may begin with a hyphen
+        if not FLAG.match(word):  # a text may begin with a hyphen
             loose.append(word)
             continue
         flag, equals, value = word.partition("=")

@@ -23,11 +23,11 @@ from .recipe import (
 )
 
 POSITIONS = "max_position_embeddings"
-_OF_GENERATORS = (
+_OF_LEARNED_NETWORK = (
     *(f"generator_{name}" for name in (*GENERATOR_SIZES, "dropout")),
     *("tie_layers", "temperature", "temperature_end", "disallow_correct"),
 )
-_OF_TRAINED_GENERATORS = tuple(
+_OF_TRAINED_NETWORK = tuple(
     f"generator_{name}" for name in ("learning_rate", "warmup_steps", "weight_decay", "dropout")
 )
 _OWN_LAYERS = ("none", "tokens", "gdes")
@@ -79,8 +79,8 @@ def _needs(recipe: Recipe) -> Iterator[str]:
     slow = c.temperature_schedule == "exponential"
     values = {name: v for section in SECTIONS for name, v in vars(getattr(recipe, section)).items()}
     for works, what, names in (
-        (c.row.learned, "a corruptor with a generator", _OF_GENERATORS),
-        (trained, "a generator that is trained", _OF_TRAINED_GENERATORS),
+        (c.row.learned, "a corruptor with a generator", _OF_LEARNED_NETWORK),
+        (trained, "a generator that is trained", _OF_TRAINED_NETWORK),
         (joint, "a generator that is trained with the encoder", ("clip",)),
         (c.row.has_generator, "corruptor generator", _OF_GENERATOR),
         (o.row.logits == "replaced", "an RTD head", ("init_rtd_bias",)),

@@ -14,6 +14,7 @@ from toy import chunks, outputs_of, reader_of, task_of
 from transformers import AutoModel, AutoTokenizer
 
 from electrify import embed
+from electrify.errors import UserError
 from electrify.finetuning import new_texts
 from electrify.finetuning.frozen import FrozenTagging, FrozenTexts, cosine_score
 from electrify.finetuning.loop import Answered
@@ -143,6 +144,13 @@ def test_centring_and_whitening(zoo: Path) -> None:
     assert spread[15, 15] < 1.01
 
 
+def test_what_vectors_cannot_be(zoo: Path) -> None:
+    with pytest.raises(UserError, match="width 16 needs at least 17 texts, not 5"):
+        embed(zoo / "bert", TEXTS, whiten=TEXTS)
+    with pytest.raises(UserError, match="center and whiten exclude each other"):
+        embed(zoo / "bert", TEXTS, whiten=TEXTS, center=TEXTS)
+
+
 def test_files(zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In blocks of two, as arrays and as tables."""
     from pyarrow import parquet
@@ -175,6 +183,8 @@ def test_a_model_of_sentence_transformers(zoo: Path, tmp_path: Path) -> None:
     found = embed(tmp_path / "model", TEXTS, bf16="false")
     np.testing.assert_array_equal(found, model.encode(TEXTS))
     assert found.shape == (len(TEXTS), 8)
+    with pytest.raises(UserError, match="has its own pooling"):
+        embed(tmp_path / "model", TEXTS, pooling="cls")
 
 
 def test_cosines_of_the_layer_that_fits_the_training_pairs_best(zoo: Path, tmp_path: Path) -> None:

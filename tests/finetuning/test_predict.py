@@ -201,6 +201,7 @@ def test_a_folder_of_finetune_and_standard_output(
     path, scores = table(tmp_path / "new.csv"), tmp_path / "scores"
     (scores / "models").mkdir(parents=True)
     (scores / "scores.jsonl").touch()
+    assert "holds scores and no model" in mistake(capsys, "predict", str(scores), str(path))
     shutil.copytree(models["classes"], scores / "models" / "one")
     assert run("predict", str(scores), str(path)) == 0
     shown = capsys.readouterr().out

@@ -341,8 +341,14 @@ def test_the_grid_by_hand() -> None:
     values = [(s.learning_rate, s.num_train_epochs) for _, s in grid]
     assert values == [(1e-4, 2), (1e-4, 1), (3e-4, 2), (3e-4, 1)]
     assert len(search_grid("auto", FinetuneSettings())) == 8
-    with pytest.raises(UserError, match=r"no setting 'learning_rat'.*'learning_rate'"):
-        search_grid("learning_rat=1", FinetuneSettings())
+    for text, fault in (
+        ("learning_rate", r"is NAME=VALUE,VALUE"),
+        ("learning_rat=1", r"no setting 'learning_rat'.*'learning_rate'"),
+        ("learning_rate=fast", r"learning_rate .*'fast'"),
+        ("layerwise_lr_decay=0.8", r"layerwise_lr_decay is given and searched"),
+    ):
+        with pytest.raises(UserError, match=fault):
+            search_grid(text, FinetuneSettings(layerwise_lr_decay=1.0))
 
 
 def test_a_probe_stands_beside_fine_tuned_models_alone(zoo, reviews, tmp_path) -> None:

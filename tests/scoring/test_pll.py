@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
 from transformers.modeling_outputs import MaskedLMOutput
 
-from electrify.finetuning.encoding import windows_of
 from electrify.scoring.pll import is_short, load_scorer, logits_at
+from electrify.scoring.windows import windows_of
 from electrify.scoring.word_substitution import (
     SPAN,
     WORDS,

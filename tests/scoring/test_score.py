@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import electrify
 from electrify.cli import main
-from electrify.finetuning.encoding import windows_of
 from electrify.scoring.rerank import Lists, NBest, nbest_of, rates_of, tuned
+from electrify.scoring.windows import windows_of
 from small import mistake
 
 

@@ -14,14 +14,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running import CPU
 
+from electrify.recipe import load, override
 from electrify.terms import Term
-from electrify.train import CONFIG, METRICS
+from electrify.train import METRICS
 from electrify.train.log import MetricsLog, MetricSums, numbers_of
 from small import records
 
 
 def open_log(run: Path, resume_step: int | None = None, *report_to: str) -> MetricsLog:
-    return MetricsLog(run, resume_step=resume_step, report_to=report_to, rank=0)
+    recipe = override(load("bert-tiny"), {"report_to": report_to or ("none",), "mask_rate": 0.3})
+    return MetricsLog(run, recipe, resume_step=resume_step, rank=0)
 
 
 def strict(line: str) -> dict[str, Any]:
@@ -115,13 +117,13 @@ def test_wandb_is_sent_the_recipe_and_the_same_numbers(tmp_path: Path, monkeypat
     stand_in.__spec__, vars(stand_in)["init"] = ModuleSpec("wandb", None), init
     monkeypatch.setitem(sys.modules, "wandb", stand_in)
     monkeypatch.setenv("WANDB_PROJECT", "mine")
-    (tmp_path / CONFIG).write_text("like: bert-tiny\ncorruption: {mask_rate: 0.3}\n")
-    for resumed in (None, 1):
-        with open_log(tmp_path, resumed, "wandb") as log:
+    for run, resumed in ((tmp_path / "a", None), (tmp_path / "a", 1), (tmp_path / "b", None)):
+        with open_log(run, resumed, "wandb") as log:
             log.write({"kind": "train", "step": 2, "loss": 0.5, "text": "no number"})
             log.write({"kind": "event", "step": 2, "number": 1})
-    begun, numbers, end, again, *_ = sent
+    begun, numbers, end, again, _, _, other, *_ = sent
     assert begun == again  # the same id, so W&B continues the curves
+    assert begun["id"] != other["id"]
     assert (begun["project"], begun["config"]["mask_rate"]) == ("mine", 0.3)
     assert (numbers, end) == ((2, {"train/loss": 0.5}), "finished")
 

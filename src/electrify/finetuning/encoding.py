@@ -8,9 +8,8 @@ Shape suffixes: B windows, L tokens, W spans that begin with a token, K spans ke
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -24,8 +23,6 @@ Piece = tuple[int, int]
 Lists = Sequence[Sequence[int]]
 Places = Sequence[tuple[int, int]]
 T = TypeVar("T")
-OVERLAP = 4
-"""Windows share this part of their tokens with the next one: a quarter."""
 # ELECTRA's values for SQuAD (google-research/electra, configure_finetuning.py). A window begins
 # DOC_STRIDE tokens after the one before it (BERT's meaning of the word).
 DOC_STRIDE = 128
@@ -218,44 +215,6 @@ def windows(pieces: Sequence[int], room: int) -> list[Window]:
     middles = ((spans[k + 1][0] + spans[k][1] + 1) // 2 for k in range(len(spans) - 1))
     cuts = [0, *middles, len(pieces)]
     return [Window(begin, end, cuts[k], cuts[k + 1]) for k, (begin, end) in enumerate(spans)]
-
-
-# ------------------------------------------------------------------ windows of tokens
-
-
-def framed(tokenizer: Any, ids: Sequence[int]) -> list[int]:
-    """A window with its special tokens."""
-    return [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
-
-
-def windows_of(n: int, *, size: int) -> list[tuple[int, int, int, int]]:
-    """Windows that cover n tokens: start and stop of each, and the first and the end of the tokens
-    that are scored in it. Neighbours share a quarter, of which each scores the half that is farther
-    from its edge."""
-    if n <= size:
-        return [(0, n, 0, n)]
-    step = max(1, size - size // OVERLAP)
-    starts = [*range(0, n - size, step), n - size]
-    middles = [(a + size + b + 1) // 2 for a, b in pairwise(starts)]
-    return [
-        (start, start + size, first, last)
-        for start, first, last in zip(starts, [0, *middles], [*middles, n], strict=True)
-    ]
-
-
-def in_batches(
-    rows: Iterable[T], length: Callable[[T], int], *, slots: int, most: int = 1 << 30
-) -> Iterator[list[T]]:
-    """The rows, the shortest first, in batches of at most `most` rows and `slots` slots, or of a
-    single row."""
-    ordered = sorted(rows, key=length)
-    at = 0
-    while at < len(ordered):
-        guess = min(most, max(1, slots // length(ordered[at])))
-        last = ordered[at : at + guess][-1]  # the longest of these, and of any fewer
-        size = min(most, max(1, slots // length(last)))
-        yield ordered[at : at + size]
-        at += size
 
 
 # ------------------------------------------------------------------ questions

@@ -49,7 +49,11 @@ COLUMNS = ("scores", "starts", "ends")
 @dataclass
 class Problem:
     """A kind of task made ready for an encoder: examples -> rows -> loss, outputs -> scores, files.
-    weights: of the classes in the loss, see `class_weights`. head: makes the network."""
+    A subclass also has loss(net, batch) and weight(batch), outputs(net, batch), score(task, held)
+    and files(name, task, held).
+
+    weights: of the classes in the loss, see `class_weights`. head: makes the network.
+    """
 
     reader: Reader
     kind: Kind

@@ -51,8 +51,12 @@ _ABOUT = re.compile(
 # Names that tell a corpus (finished or not), a run, a study, results of fine-tuning, a model. Their
 # vocabularies, reports and cards have the endings of texts.
 _MADE_WITH = (
-    *("manifest.json unigram.npy", "unfinished/state.json", "config.yaml run.json"),
-    *("study.yaml encoders", "finetune.json", "electrify.json"),
+    ("manifest.json", "unigram.npy"),
+    ("unfinished/state.json",),
+    ("config.yaml", "run.json"),
+    ("study.yaml", "encoders"),
+    ("finetune.json",),
+    ("electrify.json",),
 )
 _SHOWN = 3
 PYDOCS = "pydocs"
@@ -293,4 +297,4 @@ def _texts(
 
 def is_made(folder: Path) -> bool:
     """Whether electrify made the folder."""
-    return any(all((folder / n).exists() for n in names.split()) for names in _MADE_WITH)
+    return any(all((folder / name).exists() for name in names) for names in _MADE_WITH)

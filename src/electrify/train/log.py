@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,33 +20,28 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
-from ..errors import must_have
-from ..files import text_hash, write
+from ..files import write
 from ..progress import say
-from ..recipe import load, values_of
+from ..recipe import Recipe, values_of
 from ..terms import Terms
-from . import BOARD, CONFIG, METRICS, WANDB
+from . import BOARD, METRICS, WANDB
 from .dist import sum_across
 
 
 class MetricsLog:
-    """Appends records to RUN/metrics.jsonl and to the trackers in `report_to`. Only rank 0 writes;
-    elsewhere every method does nothing.
+    """Appends records to RUN/metrics.jsonl and to the trackers in the recipe's `report_to`. Only
+    rank 0 writes; elsewhere every method does nothing.
 
     resume_step: the step of the checkpoint from which the run continues; later records are dropped
     first, because they will be written again. None begins a new log.
     """
 
-    def __init__(
-        self, run: Path, *, resume_step: int | None, report_to: tuple[str, ...], rank: int
-    ) -> None:
+    def __init__(self, run: Path, recipe: Recipe, *, resume_step: int | None, rank: int) -> None:
         self._file: BinaryIO | None = None
         self._boards: list[Any] = []
         if rank != 0:
             return
-        if WANDB in report_to:
-            must_have("--report-to wandb", WANDB, WANDB)
-        self._path, self._trackers = run / METRICS, report_to
+        self._path, self._recipe = run / METRICS, recipe
         run.mkdir(parents=True, exist_ok=True)
         self._open(-1 if resume_step is None else resume_step)
 
@@ -53,13 +49,13 @@ class MetricsLog:
         """Drops what was written after `step`, and opens the file and the trackers behind it."""
         _keep(self._path, step)
         self._file = self._path.open("ab")
-        run = self._path.parent
-        if BOARD in self._trackers:
+        run, trackers = self._path.parent, self._recipe.train.report_to
+        if BOARD in trackers:
             from torch.utils.tensorboard import SummaryWriter
 
             self._boards.append(SummaryWriter(run / BOARD, purge_step=step + 1))
-        if WANDB in self._trackers:
-            self._boards.append(WandbWriter(run))
+        if WANDB in trackers:
+            self._boards.append(WandbWriter(run / WANDB, self._recipe))
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Writes one record with "kind" and "step". Numbers that are not finite become the strings
@@ -116,19 +112,23 @@ class MetricsLog:
 
 class WandbWriter:
     """Weights & Biases, as torch's SummaryWriter is used here. A run that resumes continues its own
-    curves. Of a step that is trained again, W&B keeps the first numbers.
+    curves, by the id in its folder. Of a step that is trained again, W&B keeps the first numbers.
     """
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, folder: Path, recipe: Recipe) -> None:
         import wandb  # pyright: ignore[reportMissingImports]
 
+        own = folder / "id"
+        if not own.exists():
+            folder.mkdir(exist_ok=True)
+            write(own, uuid.uuid4().hex)
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "electrify"),
-            name=run.name,
-            id=text_hash(str(run.resolve()))[:16],
+            name=folder.parent.name,
+            id=own.read_text(encoding="utf-8"),
             resume="allow",
-            dir=run,
-            config=values_of(load(str(run / CONFIG))),
+            dir=folder.parent,
+            config=values_of(recipe),
         )
 
     def add_scalar(self, name: str, value: float, step: int) -> None:

@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from ..build import Built
 from ..draws import hashed
-from ..errors import UserError, need
+from ..errors import UserError, must_have, need
 from ..exporting.folder import export_run
 from ..files import claim, must_be_ours, write, written
 from ..recipe import Recipe, dump, override, stages_of
@@ -32,7 +32,7 @@ from ..rules import cautions, check
 from ..tables import DISCRIMINATOR
 from ..text.corpus import TOKENIZER, is_prepared, prepared, verify
 from ..text.report import more_validation
-from . import CONFIG, FACTS, GENERATOR_STAGE, checkpoint, dist
+from . import CONFIG, FACTS, GENERATOR_STAGE, WANDB, checkpoint, dist
 from .job import (
     SPLIT,
     Setup,
@@ -101,6 +101,8 @@ def pretrain(
     if train_minutes is not None and recipe.train.generator_steps:
         raise UserError("train_minutes is for runs of one stage, without generator_steps")
     t, folder = recipe.train, Path(output_dir)
+    if WANDB in t.report_to:
+        must_have("report_to wandb", WANDB, WANDB)
     deadline = None if t.max_minutes is None else time.monotonic() + 60 * t.max_minutes
     keep_memory()
     with dist.joined(pick_device(t.device), timeout_s=t.ddp_timeout) as world:
@@ -221,8 +223,7 @@ def train_run(setup: Setup) -> Result:
         for line in announcement(run, state["conditions"], parameters=facts["parameters"]):
             world.say(line)
         with dist.together():
-            report_to = recipe.train.report_to
-            log = MetricsLog(folder, resume_step=step, report_to=report_to, rank=world.rank)
+            log = MetricsLog(folder, recipe, resume_step=step, rank=world.rank)
         with log:
             result = run.train(log)
     with dist.together():
@@ -333,8 +334,6 @@ def announcement(run: Run, then: Mapping[str, Any], *, parameters: int) -> Itera
         f"{p.batch_rows} x {p.row_length}" + f" from step {p.first:,}" * (p.first > 0)
         for p in loader.phases.all
     )
-    passes = loader.phases.all[0].batch_rows // (run.job.micro_rows * run.world.size)
-    batches += f" in {passes} passes" * (passes > 1)
     yield (
         f"{parameters / 1e6:.1f} M parameters, {rows}, batches of {batches}, {steps:,} steps = "
         f"{loader.epoch(steps):.1f} epochs"
