@@ -15,7 +15,8 @@ def read(path: Path, **options: Any) -> tuple[list[str], Counter[str]]:
     kind = format_of(path)
     assert kind is not None
     config = PrepareConfig(inputs=(str(path),), output_dir="unused", **options)
-    return list(documents.documents(Source(path.name, kind, path), config, counts=counts)), counts
+    found = list(documents.documents(Source(path.name, kind, path), config, counts=counts))
+    return found, +counts
 
 
 def write(folder: Path, name: str, data: bytes | str) -> Path:

@@ -214,12 +214,7 @@ def corpus(folder: Folder) -> Findings:
         return
     manifest: Manifest = read_manifest(folder.path)
     folder.about["manifest"] = manifest
-    shards = [s for split in manifest.splits.values() for s in split]
-    wanted = {s.tokens_file: s.tokens_sha256 for s in shards}
-    wanted |= {s.documents_file: s.documents_sha256 for s in shards}
-    wanted |= {f"tokenizer/{n}": h for n, h in manifest.tokenizer_files.items()}
-    wanted["unigram.npy"] = manifest.unigram_sha256
-    found = list(hashes(folder.path, wanted, MANIFEST, AGAIN))
+    found = list(hashes(folder.path, manifest.hashes, MANIFEST, AGAIN))
     yield from found
     if found[0].level == "error":
         return

@@ -26,6 +26,7 @@ from batches import (
 from electrify.corruption.choosing import Chooser, count, rarity, wanted
 from electrify.model.costs import Share
 from electrify.recipe import Corruption
+from electrify.text.options import PrepareConfig
 from electrify.text.tokenizer import save_trained, word_edges
 from electrify.text.vocabulary import train
 from electrify.tokens import Tokens
@@ -171,9 +172,10 @@ OTHERS = (
 def test_words_are_those_of_the_tokenizer(kind: str, tmp_path: Path) -> None:
     """Read from the vocabulary alone, equal to what the tokenizer's own splitting says."""
     vocab_size = {"wordpiece": 480, "bpe": 300, "unigram": 120}[kind]
-    how: dict[str, Any] = {"kind": kind, "lowercase": True, "strip_accents": True}
-    tokenizer = train(SENTENCES * 3, vocab_size=vocab_size, min_frequency=1, **how)
-    save_trained(tokenizer, tmp_path, **how)
+    how: dict[str, Any] = {"tokenizer": kind, "vocab_size": vocab_size, "min_frequency": 1}
+    options = PrepareConfig(inputs=("x",), output_dir="x", **how)
+    tokenizer = train(SENTENCES * 3, options)
+    save_trained(tokenizer, tmp_path, options)
     edges, joined = word_edges(tmp_path), 0
     for text in [*SENTENCES, OTHERS]:
         found = tokenizer.encode(text, add_special_tokens=False)

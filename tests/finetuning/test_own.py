@@ -54,7 +54,7 @@ def jsonl(*labels: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "options", "texts"),
     [
-        (BARE, {"header": False}, ("good film", None)),
+        (BARE, {"header": False, "text_column": "0", "label_column": "1"}, ("good film", None)),
         (f"molecule,p_np\n{BARE}", {"text_column": "0", "label_column": "1"}, ("good film", None)),
         (f"TEXT,Sentiment\n{BARE}", {}, ("good film", None)),
         (f"question,sentence,{PAIRS}", {}, ("a", "b")),

@@ -98,13 +98,6 @@ def test_tables(tmp_path, name, text, options, found, empty):
     assert counts["empty_rows"] == empty
 
 
-def test_a_key_that_occurs_twice(tmp_path: Path) -> None:
-    """However it is spelled: one of the two texts would be lost."""
-    path = write(tmp_path, "a.jsonl", '{"本文": "a", "\\u672c\\u6587": "b"}\n')
-    with pytest.raises(UserError, match=r"line 1: broken JSON \(a key occurs twice"):
-        read(path, text_column="本文")
-
-
 def test_parquet(tmp_path: Path) -> None:
     """A flipped bit, where pages have checksums, is an error."""
     pyarrow = pytest.importorskip("pyarrow")
@@ -186,8 +179,6 @@ def test_sequences_are_joined_and_names_left_out(tmp_path: Path) -> None:
     data = FASTA.replace("\n", "\r\n").encode()
     assert read(write(tmp_path, "a.FNA", data))[0] == wanted
     assert read(write(tmp_path, "b.fa.gz", gzip.compress(data)))[0] == wanted
-    joined = b">a\nAC\n" + "\ufeff>b\nGT\n".encode()
-    assert read(write(tmp_path, "a.fa", joined))[0] == ["AC", "GT"]
     with pytest.raises(UserError, match=r"a\.fa, line 2: '>' inside a sequence"):
         read(write(tmp_path, "a.fa", ">a\nAC>b\nGT\n"))
     with pytest.raises(UserError, match=r"a\.fa, line 2 comes before the first '>'"):

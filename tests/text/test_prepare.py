@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import re
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,10 @@ from electrify.text.corpus import (
     read_manifest,
     verify,
 )
-from electrify.text.dedup import digest, fraction, until
+from electrify.text.dedup import digest, fraction
 from electrify.text.options import PrepareConfig
 from electrify.text.report import report
+from electrify.text.sources import choose_sources
 from electrify.text.tokenizer import load_tokenizer
 from small import run as command
 
@@ -128,7 +130,7 @@ def test_changed_input_and_options_of_an_unfinished_run(corpus, tmp_path, monkey
         patch.setattr(prepare, "join", stop)
         with pytest.raises(KeyboardInterrupt):
             run(corpus, tmp_path / "data")
-    parts = sorted((tmp_path / "data" / UNFINISHED).glob("parts/*/*.part"))
+    parts = sorted((tmp_path / "data" / UNFINISHED).glob("parts/*.part"))
     with pytest.raises(UserError, match="holds another corpus: its lowercase is True, now False"):
         run(corpus, tmp_path / "data", lowercase=False)
     parts[0].write_bytes(parts[0].read_bytes()[:-1])  # what the disk lost is made again
@@ -137,29 +139,6 @@ def test_changed_input_and_options_of_an_unfinished_run(corpus, tmp_path, monkey
     assert log["parts_reused"] == len(parts) - 1
     run(corpus, tmp_path / "unbroken")
     assert contents(tmp_path / "data") == contents(tmp_path / "unbroken")
-
-
-def test_a_file_that_stopped_the_run_is_mended(corpus, tmp_path, monkeypatch):
-    """The same command goes on after the last file, found to be broken while it was tokenised, has
-    been replaced: nobody has to remove anything."""
-    out, last = tmp_path / "data", corpus / "z.txt"
-    text = "a last file, whole at first. " * 20
-    last.write_text(text)
-    real = prepare.gathered
-
-    def breaks(*given: Any) -> Any:
-        yield from real(*given)
-        raise UserError("z.txt is broken")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(prepare, "gathered", breaks)
-        with pytest.raises(UserError, match="is broken"):
-            run(corpus, out)
-    assert list((out / UNFINISHED).glob("parts/*/*.part"))
-    last.write_text(text + "and now mended")
-    run(corpus, out)
-    run(corpus, tmp_path / "unbroken")
-    assert contents(out) == contents(tmp_path / "unbroken")
 
 
 def test_a_preset_on_the_command_line(tmp_path: Path) -> None:
@@ -175,10 +154,18 @@ def test_a_preset_on_the_command_line(tmp_path: Path) -> None:
     assert manifest.counts["unk_tokens"] == 0
 
 
-def test_the_vocabulary_is_of_the_documents_that_are_taken() -> None:
-    """With --max-documents, a document that comes again is not one more."""
+def test_documents_that_come_again_are_not_one_more(tmp_path: Path) -> None:
+    """With --max-documents, unless duplicates are kept."""
     lines = ["the same line"] * 20 + [f"word{k}" for k in range(20)]
-    pairs = [(digest(line.encode()), line) for line in lines]
-    assert list(until(iter(pairs), 12, distinct=True)) == pairs[:31]
-    assert list(until(iter(pairs), 12, distinct=False)) == pairs[:12]
-    assert list(until(iter(pairs), None, distinct=True)) == pairs
+    (tmp_path / "a.txt").write_text("\n".join(lines))
+
+    def taken(**changes: Any) -> list[str]:
+        given = {"inputs": (str(tmp_path / "a.txt"),), "output_dir": "unused"}
+        options = PrepareConfig(**given, document_boundary="line", **changes)
+        sources = choose_sources(options)
+        with prepare.reading(sources, "reading") as bar:
+            return [text for _, text in prepare.hashed(options, sources, Counter(), bar)]
+
+    assert taken(max_documents=12) == lines[:31]
+    assert taken(max_documents=12, deduplicate=False) == lines[:12]
+    assert taken() == lines

@@ -26,9 +26,6 @@ GERMAN = "\n\n".join(
     for n in range(40)
 )
 
-# Its I is the capital of ı, and its İ that of i.
-TURKISH = "İstanbul'da ılık bir akşam. Isı arttı ve herkes dışarı çıktı.\n\n" * 40
-
 
 @pytest.mark.parametrize(
     ("text", "changes", "flags"),
@@ -39,9 +36,6 @@ TURKISH = "İstanbul'da ılık bir akşam. Isı arttı ve herkes dışarı çık
         (MOLECULES, {"tokenizer": "elsewhere"}, ""),
         ("acgt" * 900 + "\n\n" + "ttga" * 900, {}, "--tokenizer bpe --pre-tokenizer none"),
         ("北京的火车来得很晚，没有人在等。\n\n" * 50, {}, "--tokenizer unigram"),
-        (GERMAN, {}, "--no-strip-accents, or --no-lowercase, which keeps case, too"),
-        (TURKISH, {"strip_accents": False}, "--no-lowercase"),
-        (TURKISH, {"strip_accents": False, "lowercase": False}, ""),
     ],
     ids=lambda x: str(x)[:12],
 )

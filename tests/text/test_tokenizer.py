@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, XLNetTokenizer
-from vocabularies import AUTO, EVERY, NONE, SPACES, some_texts, trained
+from vocabularies import AUTO, EVERY, LIKE_BERT, NONE, SPACES, asked, some_texts, trained
 
 from electrify.errors import UserError
 from electrify.text.encode import Encoder
@@ -20,7 +20,7 @@ from electrify.text.tokenizer import (
     special_ids,
     vocabulary_size,
 )
-from electrify.text.vocabulary import Splitting, train
+from electrify.text.vocabulary import train
 from electrify.tokens import SpecialIds
 
 ODD = [
@@ -32,8 +32,7 @@ ODD = [
 
 
 def test_vocab_txt_is_the_vocabulary(tmp_path: Path) -> None:
-    case = {"lowercase": True, "strip_accents": True}
-    save_trained(trained("wordpiece", **case), tmp_path, kind="wordpiece", **case)
+    save_trained(trained("wordpiece"), tmp_path, asked("wordpiece", **LIKE_BERT))
     tokens = (tmp_path / "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
     tokenizer = load_tokenizer(tmp_path)
     assert {token: i for i, token in enumerate(tokens)} == tokenizer.get_vocab()
@@ -50,9 +49,9 @@ CASES = [
 
 @pytest.mark.parametrize(("kind", "splitting", "lowercase", "strip_accents"), CASES)
 def test_auto_tokenizer_gives_the_trained_ids(tmp_path, kind, splitting, lowercase, strip_accents):
-    case = {"lowercase": lowercase, "strip_accents": strip_accents}
-    tokenizer = trained(kind, splitting=splitting, **case)
-    save_trained(tokenizer, tmp_path, kind=kind, **case)
+    case = {"lowercase": lowercase, "accents_stripped": strip_accents}
+    tokenizer = trained(kind, splitting, **case)
+    save_trained(tokenizer, tmp_path, asked(kind, **case))
     if lowercase:  # as in an exported folder, where transformers chooses by the model too
         (tmp_path / "config.json").write_text(json.dumps({"model_type": "electra"}))
     auto, raw = load_tokenizer(tmp_path), Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
@@ -144,17 +143,9 @@ SPECIAL_TEXTS = ["fill the [MASK] here", "[SEP]", "[CLS] [MASK][SEP] and [PAD]",
 @pytest.mark.parametrize("splitting", ["auto", "whitespace", "none", "chunks 5", "chunks 6"])
 def test_special_tokens_in_text_are_text(kind: str, splitting: str, tmp_path: Path) -> None:
     """In `prepare`, and where a model reads texts."""
-    name, _, length = splitting.partition(" ")
-    trained = train(
-        SPECIAL_TEXTS * 50,
-        kind=kind,
-        vocab_size=300,
-        lowercase=False,
-        strip_accents=False,
-        min_frequency=2,
-        splitting=Splitting(name, int(length) if length else None),
-    )
-    save_trained(trained, tmp_path / "t", kind=kind, lowercase=False, strip_accents=False)
+    options = asked(kind, splitting, min_frequency=2)
+    trained = train(SPECIAL_TEXTS * 50, options)
+    save_trained(trained, tmp_path / "t", options)
     encode = Encoder(trained.to_str(), unk=1)
     reader = reading_text(load_tokenizer(tmp_path / "t"))
     for text in SPECIAL_TEXTS:

@@ -12,26 +12,20 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from vocabularies import AUTO, EVERY, NONE, SPACES, some_texts, trained
+from vocabularies import AUTO, EVERY, NONE, SPACES, asked, some_texts, trained
 
 from electrify.errors import UserError
 from electrify.text import vocabulary as module
 from electrify.text.encode import Encoder
 from electrify.text.tokenizer import plain as plain_tokenizer
 from electrify.text.tokenizer import save_trained, word_edges
-from electrify.text.vocabulary import Splitting, enough, train
+from electrify.text.vocabulary import enough, train
 
 UNK = 1
 
 
-def vocabulary(texts: list[str], kind: str, splitting: Splitting, **changes: Any) -> Any:
-    options: dict[str, Any] = {
-        "vocab_size": 300,
-        "lowercase": False,
-        "strip_accents": False,
-        "min_frequency": 1,
-    } | changes
-    return train(texts, kind=kind, splitting=splitting, **options)
+def vocabulary(texts: list[str], kind: str, splitting: str, **changes: Any) -> Any:
+    return train(texts, asked(kind, splitting, **changes))
 
 
 def plain(text: str, kind: str) -> str:
@@ -134,9 +128,9 @@ def test_what_is_unknown_falls_with_the_size_and_never_jumps(short_mb, monkeypat
 
 def test_kmers_are_tokens_and_the_rest_is_characters() -> None:
     dna = ["".join(random.Random(i).choices("ACGT", k=600)) for i in range(20)]
-    tokenizer = vocabulary(dna, "character", Splitting("chunks", 3), vocab_size=5 + 4 + 64)
+    tokenizer = vocabulary(dna, "character", "chunks 3", vocab_size=5 + 4 + 64)
     assert tokenizer.encode("ACGTTTAC", add_special_tokens=False).tokens == ["ACG", "TTT", "A", "C"]
-    fewer = vocabulary(dna, "character", Splitting("chunks", 3), vocab_size=5 + 4)
+    fewer = vocabulary(dna, "character", "chunks 3", vocab_size=5 + 4)
     assert fewer.encode("ACGT", add_special_tokens=False).tokens == list("ACGT")
     assert tokenizer.encode("NNN", add_special_tokens=False).tokens == ["[UNK]"]
 
@@ -144,9 +138,9 @@ def test_kmers_are_tokens_and_the_rest_is_characters() -> None:
 MIXED = ["CC(=O)Oc1ccccc1 Cl\n\tNa+", "def  f(x):\n    return 'é' + 中", "the cat  sat."] * 5
 
 
-def words_by_edges(kind: str, splitting: Splitting, text: str, folder: Path) -> list[str]:
+def words_by_edges(kind: str, splitting: str, text: str, folder: Path) -> list[str]:
     tokenizer = vocabulary(MIXED, kind, splitting)
-    save_trained(tokenizer, folder, kind=kind, lowercase=False, strip_accents=False)
+    save_trained(tokenizer, folder, asked(kind))
     edges = word_edges(folder)
     found = tokenizer.encode(text, add_special_tokens=False)
     ids = torch.tensor(found.ids)
@@ -211,6 +205,6 @@ def test_unigram_takes_part_of_a_text_only_if_its_words_do_not_repeat() -> None:
     [(syllables(20), AUTO), (["N[C@@H](CC(C)C)C(=O)" * n for n in range(6, 20)], SPACES)],
     ids=["marks", "signs"],
 )
-def test_long_words_with_marks_or_signs_are_known(texts: list[str], splitting: Splitting) -> None:
+def test_long_words_with_marks_or_signs_are_known(texts: list[str], splitting: str) -> None:
     tokenizer = vocabulary(texts, "wordpiece", splitting)
     assert not any(UNK in tokenizer.encode(text).ids for text in texts)

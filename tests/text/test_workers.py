@@ -17,7 +17,7 @@ import pytest
 
 from electrify.errors import UserError
 from electrify.text import workers
-from electrify.text.workers import Processes, Ray, ordered
+from electrify.text.workers import Processes, cluster, ordered
 from small import environment, listing, write_text
 
 HERE = Path(__file__).parent
@@ -137,7 +137,7 @@ class Pretended:
 def test_tasks_of_a_cluster(monkeypatch: pytest.MonkeyPatch, count: int | None, most: int) -> None:
     ray = Pretended()
     monkeypatch.setattr(workers, "require", lambda: ray)
-    with Ray(count, pool_jobs.start, 10) as pool:
+    with cluster(count, pool_jobs.start, 10) as pool:
         assert list(ordered(pool, range(20, 60))) == [10 * n for n in range(20, 60)]
         assert ray.most == most
         with pytest.raises(UserError, match=r"^thirteen is bad$"):

@@ -1,12 +1,12 @@
 """Texts and tokenizers for the tests of this folder."""
 
 import random
+from types import SimpleNamespace
 from typing import Any
 
-from electrify.text.vocabulary import Splitting, train
+from electrify.text.vocabulary import train
 
-AUTO, NONE, SPACES = Splitting(), Splitting("none"), Splitting("whitespace")
-CHUNKS = Splitting("chunks", 3)
+AUTO, NONE, SPACES, CHUNKS = "auto", "none", "whitespace", "chunks 3"
 EVERY = [
     *(("wordpiece", splitting) for splitting in (NONE, CHUNKS)),
     *(("bpe", splitting) for splitting in (AUTO, SPACES, NONE, CHUNKS)),
@@ -29,12 +29,26 @@ def some_texts(n: int = 300) -> list[str]:
     ]
 
 
-def trained(kind: str, **changes: Any) -> Any:
+def asked(kind: str, splitting: str = AUTO, **changes: Any) -> Any:
+    """The options of `prepare` that decide a vocabulary, which here may have fewer than 32
+    entries. splitting: --pre-tokenizer, and the length of chunks."""
+    name, _, length = splitting.partition(" ")
+    usual: dict[str, Any] = {
+        "tokenizer": kind,
+        "pre_tokenizer": name,
+        "chunk_length": int(length) if length else None,
+        "vocab_size": 300,
+        "lowercase": False,
+        "accents_stripped": False,
+        "min_frequency": 1,
+    }
+    return SimpleNamespace(**usual | changes)
+
+
+LIKE_BERT: dict[str, Any] = {"vocab_size": 500, "min_frequency": 2}
+LIKE_BERT |= {"lowercase": True, "accents_stripped": True}
+
+
+def trained(kind: str, splitting: str = AUTO, **changes: Any) -> Any:
     """A `tokenizers.Tokenizer` of 500 pieces trained on `some_texts`."""
-    options: dict[str, Any] = {
-        "vocab_size": 500,
-        "lowercase": True,
-        "strip_accents": True,
-        "min_frequency": 2,
-    } | changes
-    return train(some_texts(), kind=kind, **options)
+    return train(some_texts(), asked(kind, splitting, **LIKE_BERT | changes))

@@ -25,7 +25,7 @@ from ..onnx_models import must_be_of_torch
 from ..progress import Progress, duration, say
 from ..text.columns import TEXT_COLUMNS, text_columns
 from ..text.report import note_on_unknown
-from ..text.streams import ending_of
+from ..text.streams import ending_of, gathered
 from ..text.tables import COLUMN_FILES, Row, column_sentences, holds_words, lines, rows
 from .options import OnNewTexts, PredictConfig, ToRows
 from .read import TOKENS, question_of, question_rows, texts_of, word_column
@@ -110,16 +110,11 @@ class Files:
 
     def blocks(self) -> Iterator[list[Item]]:
         """All items, in order, in blocks of bounded size, whatever else is in their rows."""
-        block: list[Item] = []
-        size = 0
-        for item in self:
-            block.append(item)
-            size += len(str(item.example)) + len(str(item.columns))
-            if len(block) >= BLOCK_ITEMS or size >= BLOCK_CHARACTERS:
-                yield block
-                block, size = [], 0
-        if block:
-            yield block
+
+        def size_of(item: Item) -> int:
+            return len(str(item.example)) + len(str(item.columns))
+
+        return gathered(self, size_of, BLOCK_CHARACTERS, BLOCK_ITEMS)
 
     def _items(self, path: str) -> Iterator[Item]:
         read = {"tagging": self._sentences, "answering": self._questions}

@@ -306,7 +306,7 @@ def _texts(files: Sequence[str], name: str, wanted: str, options: FinetuneConfig
     """A task of texts, or pairs of them. wanted: the kind of label, or auto."""
     tables = [list(rows(path, header=options.header)) for path in files]
     columns = {each: getattr(options, f"{each}_column") for each in ("text", "pair", "label")}
-    found = labelled_columns(files[0], tables[0], header=options.header, **columns)
+    found = labelled_columns(files[0], tables[0], **columns)
     text, pair, labels = found
     notes = [_about_columns(tables[0][0], text, pair, labels)]
     read = [[(row, _label_of(row, labels, wanted)) for row in table] for table in tables]

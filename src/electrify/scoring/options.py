@@ -198,4 +198,4 @@ def given_text(options: DetectConfig) -> str:
         return read_text(options.file)
     if sys.stdin is None or sys.stdin.isatty():
         raise UserError("no text: give TEXT or --file, or pipe a text into standard input")
-    return decoded(sys.stdin.buffer.read(), "standard input")
+    return "".join(decoded([sys.stdin.buffer.read()], "standard input"))

@@ -45,24 +45,14 @@ def number_of(value: Any) -> float | None:
 
 
 def labelled_columns(
-    path: str,
-    rows: Sequence[Row],
-    *,
-    text: str | None,
-    pair: str | None,
-    label: str | None,
-    header: bool,
+    path: str, rows: Sequence[Row], *, text: str | None, pair: str | None, label: str | None
 ) -> tuple[str, str | None, list[str]]:
     """The names of the columns of the text, of the second text, and of the labels: those given, by
     name or number (labels perhaps several, with commas between), or those that are found. Raises
     UserError."""
     need(bool(rows), f"{path}: no examples")
-    names = rows[0].cells
-    if not header and len(names) == 2 and not any((text, pair, label)):
-        text, label = _text_and_label(path, rows)
-        return text, None, [label]
     need(
-        text is not None or not {"sentence_id", "words"} <= set(names),
+        text is not None or not {"sentence_id", "words"} <= set(rows[0].cells),
         f"{path}: a word in each row. Write sentences with tags as .conll (a word and its tag on a "
         "line, a blank line after a sentence) or .jsonl (lists tokens and tags)",
     )
@@ -129,33 +119,13 @@ def _among(
     """The columns with one of these names, in their order. Raises UserError if there is none."""
     known = _lower(rows)
     found = [known[name] for name in names if name in known and known[name] not in but]
-    need(
-        bool(found),
-        f"{path}: none of its columns ({_with_values(rows)}) is called {', '.join(names)}. Name it "
-        f"with {flag}, and with --no-header if the first line is an example",
-    )
-    return found
-
-
-def _text_and_label(path: str, rows: Sequence[Row]) -> tuple[str, str]:
-    """The columns of a table that has two, without names: fewer different values, or numbers, are
-    labels. Raises UserError where that does not tell."""
-    columns = [[row.cells[name] for row in rows] for name in "01"]
-    different = [len(set(column)) for column in columns]
-    numbers = [all(number_of(value) is not None for value in column) for column in columns]
-    labels = {k for k in (0, 1) if different[k] < different[1 - k] or numbers[k] > numbers[1 - k]}
-    need(
-        len(labels) == 1,
-        f"{path}: neither of its columns ({_with_values(rows)}) is clearly that of the labels; "
-        "name both with --text-column and --label-column",
-    )
-    (label,) = labels
-    return str(1 - label), str(label)
-
-
-def _with_values(rows: Sequence[Row]) -> str:
-    """The columns, each with its values in the first rows."""
-    return "; ".join(
+    values = "; ".join(
         f"{name}: " + ", ".join(repr(str(row.cells.get(name, ""))[:SHOWN]) for row in rows[:2])
         for name in rows[0].cells
     )
+    need(
+        bool(found),
+        f"{path}: none of its columns ({values}) is called {', '.join(names)}. Name it with {flag},"
+        " and with --no-header if the first line is an example",
+    )
+    return found

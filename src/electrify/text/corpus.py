@@ -95,6 +95,17 @@ class Manifest:
         }
         return text_hash(json.dumps([self.dtype, self.tokenizer_sha256, rows], sort_keys=True))
 
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Those of every file, by its name in the folder."""
+        shards = [shard for split in self.splits.values() for shard in split]
+        return {
+            UNIGRAM: self.unigram_sha256,
+            **{f"{TOKENIZER}/{name}": digest for name, digest in self.tokenizer_files.items()},
+            **{s.documents_file: s.documents_sha256 for s in shards},
+            **{s.tokens_file: s.tokens_sha256 for s in shards},
+        }
+
     def documents(self, split: Split) -> int:
         return sum(s.documents for s in self.splits.get(split, []))
 
@@ -192,19 +203,16 @@ def verify(folder: Path, *, max_bytes: int = 1 << 62, key: int = 0) -> None:
 
     Raises UserError naming the first file that is missing or differs.
     """
-    manifest = read_manifest(folder)
-    wanted = {UNIGRAM: manifest.unigram_sha256}
-    wanted |= {f"{TOKENIZER}/{n}": h for n, h in sorted(manifest.tokenizer_files.items())}
-    itemsize = np.dtype(manifest.dtype).itemsize
-    left = max_bytes
+    manifest, left = read_manifest(folder), max_bytes
+    wanted = manifest.hashes
     for split in ("valid", "train"):
         shards = Corpus(folder, split).shards
-        wanted |= {s.documents_file: s.documents_sha256 for s in shards}
-        chosen = [shards[k] for k in np.random.default_rng(key).permutation(len(shards))]
-        for i, shard in enumerate(chosen):
-            if i == 0 or shard.tokens * itemsize <= left:
-                wanted[shard.tokens_file] = shard.tokens_sha256
-                left -= shard.tokens * itemsize
+        for i, k in enumerate(np.random.default_rng(key).permutation(len(shards))):
+            size = shards[k].tokens * np.dtype(manifest.dtype).itemsize
+            if i and size > left:
+                del wanted[shards[k].tokens_file]
+            else:
+                left -= size
     for name, digest in wanted.items():
         path = folder / name
         same = path.is_file() and sha256(path) == digest
@@ -229,10 +237,8 @@ class CorpusWriter:
         self._folder = folder
         self._dtype = token_dtype(vocab_size)
         self._unigram_V = np.zeros(vocab_size, np.int64)
-        self._writers: dict[Split, ShardWriter] = {
-            split: ShardWriter(folder, split, dtype=self._dtype, shard_bytes=shard_mb << 20)
-            for split in SPLITS
-        }
+        how: dict[str, Any] = {"dtype": self._dtype, "shard_bytes": shard_mb << 20}
+        self._writers = {split: ShardWriter(folder, split, **how) for split in SPLITS}
 
     def add(self, documents: dict[Split, Documents]) -> None:
         for split, writer in self._writers.items():
@@ -261,7 +267,8 @@ class ShardWriter:
         self._limit = shard_bytes // dtype.itemsize
         self._shards: list[Shard] = []
         self._tokens = 0
-        self._ends = [np.zeros(1, np.int64)]
+        self._ends: list[np.ndarray] = []
+        """Of the documents of the shard that is being written."""
 
     def add(self, lengths_D: np.ndarray, ids_T: np.ndarray) -> None:
         """Adds D documents, laid end to end."""
@@ -274,32 +281,26 @@ class ShardWriter:
                 continue
             fit = max(fit, 1)
             stop = int(ends_D[fit - 1])
-            self._write(ends_D[:fit], ids_T[:stop])
+            with self._file("tokens", "bin").open("ab" if self._ends else "wb") as file:
+                file.write(np.ascontiguousarray(ids_T[:stop], self._dtype).data)
+            self._ends.append(ends_D[:fit] + self._tokens)
+            self._tokens += stop
             lengths_D, ids_T = lengths_D[fit:], ids_T[stop:]
 
-    def _names(self) -> tuple[str, str]:
-        number = f"{self._split}-{len(self._shards):05d}"
-        return f"tokens-{number}.bin", f"documents-{number}.npy"
-
-    def _write(self, ends_D: np.ndarray, ids_T: np.ndarray) -> None:
-        begun = len(self._ends) > 1
-        with (self._folder / self._names()[0]).open("ab" if begun else "wb") as file:
-            file.write(np.ascontiguousarray(ids_T, self._dtype).data)
-        self._ends.append(ends_D + self._tokens)
-        self._tokens += len(ids_T)
+    def _file(self, kind: str, ending: str) -> Path:
+        return self._folder / f"{kind}-{self._split}-{len(self._shards):05d}.{ending}"
 
     def _finish(self) -> None:
-        tokens, documents = self._names()
-        sync(self._folder / tokens)
-        offsets = np.concatenate(self._ends)
-        digest = put_array(self._folder / documents, offsets)
-        whole = sha256(self._folder / tokens)
-        self._shards.append(Shard(tokens, documents, self._tokens, len(offsets) - 1, whole, digest))
-        self._tokens = 0
-        self._ends = [np.zeros(1, np.int64)]
+        tokens, documents = self._file("tokens", "bin"), self._file("documents", "npy")
+        sync(tokens)
+        offsets = np.concatenate([np.zeros(1, np.int64), *self._ends])
+        digest = put_array(documents, offsets)
+        size = self._tokens, len(offsets) - 1
+        self._shards.append(Shard(tokens.name, documents.name, *size, sha256(tokens), digest))
+        self._tokens, self._ends = 0, []
 
     def close(self) -> list[Shard]:
-        if len(self._ends) > 1:
+        if self._ends:
             self._finish()
         return self._shards
 
@@ -341,7 +342,7 @@ def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
     alone = os.environ.get("WORLD_SIZE", "1") == "1"
     need(alone, f"{data} is not a prepared corpus", f"{advice} train on it")
     folder = data_folder_of(run)
-    begun = run.exists() and (folder / MANIFEST).exists()
+    begun = run.exists() and is_prepared(str(folder))
     if tokenizer and begun and not os.path.isdir(tokenizer):
         return folder  # a run that is continued needs neither that folder nor the Hub any more
     resolve((data,), {})  # a missing file is reported before anything is announced

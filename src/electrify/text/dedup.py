@@ -5,12 +5,9 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
 
 import numpy as np
 
-A = TypeVar("A")
 Pair = tuple[bytes, str]
 """The hash of a document, and its text."""
 # numpy pads and compares whole 16-byte strings, so zero bytes at the end do no harm.
@@ -33,38 +30,6 @@ def is_held_out(hashed: bytes, valid_fraction: float) -> bool:
     return fraction(hashed, stream=0) < valid_fraction
 
 
-def until(pairs: Iterator[Pair], documents: int | None, *, distinct: bool) -> Iterator[Pair]:
-    """The pairs up to the last of so many documents, or all; with `distinct`, those that occurred
-    before do not count. Nothing behind it is read."""
-    if documents is None:
-        yield from pairs
-        return
-    seen: set[bytes] = set()
-    for pair in pairs:
-        yield pair
-        documents -= pair[0] not in seen
-        if not documents:
-            return
-        if distinct:
-            seen.add(pair[0])
-
-
-def gathered(
-    items: Iterable[A], size_of: Callable[[A], int], size: int, number: int
-) -> Iterator[list[A]]:
-    """The items in order, in lists that end when they have this size in all, or this many."""
-    batch: list[A] = []
-    held = 0
-    for item in items:
-        batch.append(item)
-        held += size_of(item)
-        if held >= size or len(batch) >= number:
-            yield batch
-            batch, held = [], 0
-    if batch:
-        yield batch
-
-
 class Seen:
     """The hashes seen so far, as sorted arrays whose lengths at least double from one to the next,
     so that each hash is merged about log2(n) times: 16 bytes per document (48 for a moment)."""
@@ -74,22 +39,15 @@ class Seen:
 
     def add(self, hashes: list[bytes]) -> list[bool]:
         """True for each hash that was not seen before, in this list or an earlier one."""
-        if not hashes:
-            return []
-        batch = np.frombuffer(b"".join(hashes), dtype=_HASH)
-        unique, first = np.unique(batch, return_index=True)
-        fresh = np.ones(len(unique), bool)
-        for run in self._runs:
-            at = np.minimum(np.searchsorted(run, unique), len(run) - 1)
-            fresh &= run[at] != unique
+        batch = np.array(hashes, _HASH)
         new = np.zeros(len(batch), bool)
-        new[first[fresh]] = True
-        if fresh.any():
-            self._runs.append(unique[fresh])
+        new[np.unique(batch, return_index=True)[1]] = True
+        for run in self._runs:
+            new &= run[np.searchsorted(run[:-1], batch)] != batch
+        if new.any():
+            self._runs.append(np.sort(batch[new]))
         while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
-            merged = np.concatenate((self._runs.pop(), self._runs.pop()))
-            merged.sort()
-            self._runs.append(merged)
+            self._runs.append(np.sort(np.concatenate((self._runs.pop(), self._runs.pop()))))
         return new.tolist()
 
 

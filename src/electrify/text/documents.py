@@ -21,8 +21,7 @@ from .sources import Source, column_of, rows_of
 from .streams import NOT_UTF8, Advance, text_chunks
 from .tables import sequences
 
-# In characters (in bytes while a file is being cut). It bounds memory; no work in the usual corpora
-# comes near it.
+# In characters. It bounds memory; no work in the usual corpora comes near it.
 MAX_DOCUMENT = 1 << 23
 EMPTY_ROWS = "empty_rows"
 """The count of rows without text: null, empty, or nothing but white space."""
@@ -43,8 +42,14 @@ def documents(
     """
     for where, given in _placed(source, options, counts, advance):
         text = _encodable(given, options.encoding_errors, counts, where)
-        if text is not None:
-            yield from _cleaned(text, counts)
+        if text is None:
+            continue
+        if "\0" in text:
+            counts["nul_characters"] += text.count("\0")
+            text = text.replace("\0", "")
+        text = text.strip()
+        counts["blank"] += not text
+        yield from filter(None, map(str.strip, _cut(text, counts)))
 
 
 def _placed(
@@ -63,8 +68,7 @@ def _placed(
         lines = split(text_chunks(path, advance, errors="surrogateescape"), _LINE, counts)
         before = 0
         for number, _, letters in sequences(path, lines, longest=MAX_DOCUMENT):
-            if number == before:
-                counts["cuts"] += 1
+            counts["cuts"] += number == before
             before = number
             if letters:
                 yield f"{path}, line {number}: its sequence", letters
@@ -72,32 +76,35 @@ def _placed(
         column = source.column or column_of(source, options)
         for row in rows_of(source, options, advance=advance, only=column):
             text = row.text(column)
-            if not text.strip():
-                counts[EMPTY_ROWS] += 1
+            counts[EMPTY_ROWS] += not text.strip()
             yield f"{row.where}: {column!r}", text
 
 
 def split(
     chunks: Iterable[str], separator: re.Pattern[str] | None, counts: Counter[str]
 ) -> Iterator[str]:
-    """The pieces between separators; a piece longer than MAX_DOCUMENT is cut at white space, or
-    between characters if it has no white space."""
+    """The pieces between separators, those that are too long in several."""
     rest = ""
     for chunk in chunks:
         *whole, rest = separator.split(rest + chunk) if separator else (rest + chunk,)
+        *parts, rest = _cut(rest, counts)
         yield from whole
-        while len(raw := rest.encode("utf-8", "surrogateescape")) > MAX_DOCUMENT:
-            counts["cuts"] += 1
-            cut = max(raw.rfind(b" ", 1, MAX_DOCUMENT), raw.rfind(b"\n", 1, MAX_DOCUMENT))
-            if cut < 1:
-                cut = MAX_DOCUMENT
-                # The place is inside a UTF-8 character.
-                while cut > MAX_DOCUMENT - 4 and raw[cut] & 0xC0 == 0x80:
-                    cut -= 1
-            yield raw[:cut].decode("utf-8", "surrogateescape")
-            rest = raw[cut:].decode("utf-8", "surrogateescape")
+        yield from parts
     if rest:
         yield rest
+
+
+def _cut(text: str, counts: Counter[str]) -> list[str]:
+    """The text in parts of at most MAX_DOCUMENT characters, cut at white space, or between
+    characters where there is none."""
+    parts = []
+    while len(text) > MAX_DOCUMENT:
+        counts["cuts"] += 1
+        space = max(text.rfind(" ", 1, MAX_DOCUMENT), text.rfind("\n", 1, MAX_DOCUMENT))
+        end = space if space > 0 else MAX_DOCUMENT
+        parts.append(text[:end])
+        text = text[end:]
+    return [*parts, text]
 
 
 def _encodable(text: str, errors: str, counts: Counter[str], where: str) -> str | None:
@@ -113,21 +120,3 @@ def _encodable(text: str, errors: str, counts: Counter[str], where: str) -> str 
     if errors == "skip":
         return None
     return _HALF.sub("\ufffd", text).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _cleaned(text: str, counts: Counter[str]) -> Iterator[str]:
-    if "\0" in text:
-        counts["nul_characters"] += text.count("\0")
-        text = text.replace("\0", "")
-    rest = text.strip()
-    if not rest:
-        counts["blank"] += 1
-    while len(rest) > MAX_DOCUMENT:
-        counts["cuts"] += 1
-        space = max(rest.rfind(" ", 1, MAX_DOCUMENT), rest.rfind("\n", 1, MAX_DOCUMENT))
-        stop = space if space > 0 else MAX_DOCUMENT
-        if piece := rest[:stop].strip():
-            yield piece
-        rest = rest[stop:]
-    if rest := rest.strip():
-        yield rest

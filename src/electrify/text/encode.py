@@ -6,9 +6,9 @@ as bytes (2 bytes a token, about half the size of the text). So it can run on a 
 see the output folder, and a killed worker leaves nothing behind.
 
 A part is an archive of numpy with the lengths of the documents, their tokens, whether they are in
-the validation split, and the counts. Before it in its file stands a hash of it and of a key: a hash
-of the task's documents and of every option that affects its bytes. So a part is used again only if
-key and content agree.
+the validation split, and the counts. Its file is named by a hash of the task's documents and of
+every option that affects its bytes, and begins with a hash of the part. So a part is used again
+only if its task is the same and its content is whole.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import re
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +39,14 @@ _ID = np.dtype("u4")
 _MAX_KNOWN = 1 << 18
 # Python splits at these characters, but BERT's normaliser deletes them and joins their neighbours.
 _UNUSUAL_SPACE = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
-# The longest piece that ends before a space and not behind one.
-_AT_SPACES = rf"(?s).{{1,{PIECE}}}(?=(?<=\S)\s|\Z)"
 # Of these the usual normalizers make one character each.
 _EASY = re.compile(r"[ -~\t\n\r]*")
 _SAMPLE = "".join(f"x{chr(c)}x" for c in (*b"\t\n\r", *range(32, 127)))
 # Names of counts: characters in words that became [UNK], documents that consist of them by half or
-# more, characters that are not white space, documents of which the tokenizer leaves nothing.
+# more, characters that are not white space.
 UNK_CHARACTERS = "unk_characters"
 UNK_DOCUMENTS = "unk_documents"
 VISIBLE = "visible_characters"
-WITHOUT_TOKENS = "without_tokens"
 
 
 @dataclass(frozen=True)
@@ -63,17 +61,19 @@ class Start:
 
 @dataclass(frozen=True)
 class Task:
-    """Documents to encode: `texts[i]` belongs to the validation split if `valid[i]`."""
+    """Documents to encode: `texts[i]` belongs to the validation split if `valid[i]`. name: that of
+    its part."""
 
+    name: str
     texts: list[str]
     valid: list[bool]
 
 
-def start(settings: Start) -> Callable[[Task], bytes]:
+def start(settings: Start) -> Callable[[Task], tuple[str, bytes]]:
     """Returns the function that makes the part of a task."""
     encode = Encoder(settings.tokenizer, unk=settings.unk)
 
-    def handle(task: Task) -> bytes:
+    def handle(task: Task) -> tuple[str, bytes]:
         lengths, ids, unknown = encode(task.texts)
         counts = {
             **counted(task.texts, unknown),
@@ -81,30 +81,25 @@ def start(settings: Start) -> Callable[[Task], bytes]:
             "tokens": int(ids.size),
             "unk_tokens": int((ids == settings.unk).sum()),
         }
-        if lost := int((lengths == 0).sum()):
-            counts[WITHOUT_TOKENS] = lost
         file, ids = io.BytesIO(), ids.astype(settings.dtype)
         np.savez(file, counts=json.dumps(counts), valid=task.valid, lengths=lengths, ids=ids)
-        return file.getvalue()
+        return task.name, file.getvalue()
 
     return handle
 
 
 def counted(texts: list[str], unknown: np.ndarray) -> dict[str, int]:
-    """The counts of the texts themselves. unknown [texts]: characters that became [UNK]; their
-    counts are left out if they are 0."""
+    """The counts of the texts themselves. unknown [texts]: characters that became [UNK]."""
     words = [text.split() for text in texts]
     seen = np.array([sum(map(len, found)) for found in words], np.int64)
-    counts = {
+    return {
         "documents": len(texts),
         "words": sum(map(len, words)),
         "characters": sum(map(len, texts)),
         VISIBLE: int(seen.sum()),
+        UNK_CHARACTERS: int(unknown.sum()),
+        UNK_DOCUMENTS: int(((unknown > 0) & (2 * unknown >= seen)).sum()),
     }
-    if unknown.any():
-        counts[UNK_CHARACTERS] = int(unknown.sum())
-        counts[UNK_DOCUMENTS] = int((2 * unknown >= np.maximum(seen, 1)).sum())
-    return counts
 
 
 class Encoder:
@@ -112,7 +107,8 @@ class Encoder:
 
     A tokenizer like BERT's never looks across white space, so a text's ids are the concatenated ids
     of its chunks between white space. A few different chunks make up most of any corpus, so caching
-    their ids gives the same result several times faster than the library's own loop.
+    their ids gives the same result several times faster than the library's own loop. For other
+    tokenizers the chunks are whole texts, in pieces if they are long.
     """
 
     def __init__(self, content: str, *, unk: int = -1) -> None:
@@ -120,68 +116,58 @@ class Encoder:
         self._tokenizer = plain(content)
         self._pieces = Pieces(self._tokenizer)
         self._unk = unk
-        self._lossy: dict[str, int] = {}  # what became [UNK] in the chunks that are known
-        can_remember = ignores_white_space(self._tokenizer)
-        self._known: dict[str, bytes] | None = {} if can_remember else None
+        self._splits = ignores_white_space(self._tokenizer)
+        self._ids: dict[str, bytes] = {}  # of the chunks that are known
+        self._lost: dict[str, int] = {}  # characters that became [UNK], in chunks with such
 
     def __call__(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """int64 [documents] lengths, uint32 [their sum] ids, and int64 [documents] characters that
         became [UNK]."""
-        encode = self._plain if self._known is None else self._remembering
-        cut = [self._pieces(text) for text in texts]
-        owners = np.repeat(np.arange(len(texts)), [len(pieces) for pieces in cut])
         ids: list[bytes] = []
-        lost: list[int] = []
-        for batch in batches((piece for pieces in cut for piece in pieces), _BATCH):
-            encoded, unknown = encode(batch)
-            ids += encoded
-            lost += unknown
+        unknown: list[int] = []
+        for batch in batches(texts, _BATCH):
+            split = [self._chunks(text) for text in batch]
+            wanted = set().union(*split)
+            self._learn(wanted)
+            ids += [b"".join(map(self._ids.__getitem__, chunks)) for chunks in split]
+            lossy = self._lost.keys() & wanted
+            unknown += [sum(self._lost[c] for c in chunks if c in lossy) for chunks in split]
+        lengths = np.array([len(found) // _ID.itemsize for found in ids], np.int64)
+        return lengths, np.frombuffer(b"".join(ids), _ID), np.array(unknown, np.int64)
 
-        def summed(numbers: list[int]) -> np.ndarray:
-            return np.bincount(owners, numbers, len(texts)).astype(np.int64)
+    def _chunks(self, text: str) -> list[str]:
+        pieces = self._pieces(text)
+        if not self._splits:
+            return pieces
+        each = ([piece] if _UNUSUAL_SPACE.search(piece) else piece.split() for piece in pieces)
+        return [*chain.from_iterable(each)]
 
-        lengths = summed([len(found) // _ID.itemsize for found in ids])
-        return lengths, np.frombuffer(b"".join(ids), _ID), summed(lost)
-
-    def _plain(self, pieces: list[str]) -> tuple[list[bytes], list[int]]:
-        """The ids of each piece, and how many of its characters became [UNK]."""
-        with failing_as(
-            "the tokenizer fails on this text; its tokenizer.json is damaged, or does not fit"
-        ):
-            encoded = self._tokenizer.encode_batch_fast(pieces, add_special_tokens=False)
-            ids = [e.ids for e in encoded]  # each access makes a list
-            lossy = [i for i, numbers in enumerate(ids) if self._unk in numbers]
-            placed = self._tokenizer.encode_batch(
-                [pieces[i] for i in lossy], add_special_tokens=False
-            )
-        lost = [0] * len(pieces)
-        for i, e in zip(lossy, placed, strict=True):
-            lost[i] = sum(
-                len("".join(pieces[i][start:stop].split()))
-                for number, (start, stop) in zip(e.ids, e.offsets, strict=True)
-                if number == self._unk
-            )
-        # Most encodings here are of single words, and a Python array costs a quarter of a numpy
-        # array.
-        return [array("I", numbers).tobytes() for numbers in ids], lost
-
-    def _remembering(self, pieces: list[str]) -> tuple[list[bytes], list[int]]:
-        known = self._known
-        assert known is not None
-        split = [[piece] if _UNUSUAL_SPACE.search(piece) else piece.split() for piece in pieces]
-        chunks = set().union(*split)
-        new = list(chunks.difference(known))
-        if len(known) + len(new) > _MAX_KNOWN:
-            known.clear()
-            self._lossy.clear()
-            new = list(chunks)
-        encoded, lost = self._plain(new)
-        known.update(zip(new, encoded, strict=True))
-        self._lossy.update((chunk, n) for chunk, n in zip(new, lost, strict=True) if n)
-        unknown = [0] * len(pieces)
-        if bad := self._lossy.keys() & chunks:
-            unknown = [sum(self._lossy[w] for w in words if w in bad) for words in split]
-        return [b"".join(map(known.__getitem__, words)) for words in split], unknown
+    def _learn(self, wanted: set[str]) -> None:
+        """Encodes the chunks that are not known yet. Of whole texts none is kept."""
+        new = wanted.difference(self._ids)
+        if not self._splits or len(self._ids) + len(new) > _MAX_KNOWN:
+            self._ids.clear()
+            self._lost.clear()
+            new = wanted
+        for batch in batches(new, _BATCH):
+            with failing_as(
+                "the tokenizer fails on this text; its tokenizer.json is damaged, or does not fit"
+            ):
+                encoded = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+                ids = [e.ids for e in encoded]  # each access makes a list
+                # Most are of single words, and a Python array costs a quarter of a numpy array.
+                self._ids.update(
+                    (chunk, array("I", found).tobytes())
+                    for chunk, found in zip(batch, ids, strict=True)
+                )
+                lossy = [c for c, found in zip(batch, ids, strict=True) if self._unk in found]
+                placed = self._tokenizer.encode_batch(lossy, add_special_tokens=False)
+            for chunk, e in zip(lossy, placed, strict=True):
+                self._lost[chunk] = sum(
+                    len("".join(chunk[begin:end].split()))
+                    for number, (begin, end) in zip(e.ids, e.offsets, strict=True)
+                    if number == self._unk
+                )
 
 
 def ignores_white_space(tokenizer: Any) -> bool:
@@ -196,32 +182,26 @@ def ignores_white_space(tokenizer: Any) -> bool:
 class Pieces:
     """Cuts long texts where a tokenizer reads the pieces as it reads the whole.
 
-    None of the tokenizers here joins anything across a space, so texts are cut before one, and
-    inside a word only if there is none. One that cuts by length counts from the start of a text, or
-    of a word: its texts are cut where a window ends, if each character counts as one, and otherwise
-    before a space or not at all.
+    None of the tokenizers here joins anything across a space, so texts are cut before one (not
+    behind it), and inside a word only if there is none. One that cuts by length counts from the
+    start of a text, or of a word: its texts are cut where a window ends, if it counts from the
+    start of the text and each character as one, and otherwise not at all.
     """
 
     def __init__(self, tokenizer: Any) -> None:
         split = json.loads(tokenizer.to_str())["pre_tokenizer"]
-        first = next(steps(split), {}).get("type")
-        length = window_length(split)
-        normalizer = tokenizer.normalizer
-        normal = _SAMPLE if normalizer is None else normalizer.normalize_str(_SAMPLE)
-        self._whole = False
-        """Whether a text that is not _EASY is not cut."""
-        if length <= 1:
-            self._cut = _AT_SPACES + rf"|.{{1,{PIECE}}}"
-        elif first not in ("Metaspace", "Split"):  # a word that is too long is read as a whole
-            self._cut = _AT_SPACES + rf"|.{{{PIECE},}}?(?=(?<=\S)\s|\Z)"
-        else:  # Unigram replaces each stretch of white space, and a space begins its windows
-            self._whole = True
-            counts_alike = first == "Split" and len(normal) == len(_SAMPLE)
-            self._cut = rf"(?s).{{1,{PIECE // length * length}}}" if counts_alike else r"(?s).+"
+        first, length = next(steps(split), {}).get("type"), window_length(split)
+        normal = tokenizer.normalizer.normalize_str(_SAMPLE) if tokenizer.normalizer else _SAMPLE
+        self._windows = length > 1
+        self._cut = ""
+        if not self._windows:
+            self._cut = rf"(?s).{{1,{PIECE}}}(?=(?<=\S)\s|\Z)|.{{1,{PIECE}}}"
+        elif first == "Split" and len(normal) == len(_SAMPLE):
+            self._cut = rf"(?s).{{1,{PIECE // length * length}}}"
 
     def __call__(self, text: str) -> list[str]:
         """Pieces of about PIECE characters."""
-        if len(text) <= PIECE or (self._whole and not _EASY.fullmatch(text)):
+        if len(text) <= PIECE or not self._cut or (self._windows and not _EASY.fullmatch(text)):
             return [text]
         return re.findall(self._cut, text)
 
@@ -229,32 +209,24 @@ class Pieces:
 # ------------------------------------------------------------------ parts
 
 
-def write_part(path: Path, part: bytes, *, key: str) -> None:
-    """Writes a part file with one rename, so that it is either whole or absent."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def write_part(path: Path, part: bytes) -> None:
+    """Writes a part file with one rename."""
     unfinished = path.with_suffix(".tmp")
     # Not synced: the hash says whether a part is whole.
-    unfinished.write_bytes(_hash_of(part, key) + part)
+    unfinished.write_bytes(hashlib.sha256(part).digest() + part)
     unfinished.replace(path)
 
 
-def _hash_of(part: bytes, key: str) -> bytes:
-    return hashlib.sha256(key.encode() + part).digest()
-
-
-def read_part(path: Path, *, key: str) -> tuple[dict[str, int], dict[Split, Documents]] | None:
-    """The counts and the documents of each split in a part file, or None if it is absent, belongs
-    to another task, or is not as it was written."""
+def read_part(path: Path) -> tuple[dict[str, int], dict[Split, Documents]] | None:
+    """The counts and the documents of each split in a part file, or None if it is absent or not as
+    it was written."""
     data = path.read_bytes() if path.is_file() else b""
-    content = data[hashlib.sha256().digest_size :]
-    if _hash_of(content, key) + content != data:
+    part = data[hashlib.sha256().digest_size :]
+    if hashlib.sha256(part).digest() + part != data:
         return None
-    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-        part = dict(archive)
-    valid, lengths, ids = part["valid"], part["lengths"], part["ids"]
-    is_valid = np.repeat(valid, lengths)
-    splits: dict[Split, Documents] = {
-        "train": (lengths[~valid], ids[~is_valid]),
-        "valid": (lengths[valid], ids[is_valid]),
-    }
-    return json.loads(str(part["counts"])), splits
+    with np.load(io.BytesIO(part), allow_pickle=False) as archive:
+        valid, lengths, ids = archive["valid"], archive["lengths"], archive["ids"]
+        counts = json.loads(str(archive["counts"]))
+    of_valid = np.repeat(valid, lengths)
+    train = lengths[~valid], ids[~of_valid]
+    return counts, {"train": train, "valid": (lengths[valid], ids[of_valid])}

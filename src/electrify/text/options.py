@@ -104,45 +104,36 @@ class PrepareConfig(Options):
         need(fits, "pre_tokenizer chunks does not go with tokenizer byte")
 
 
-@dataclass(frozen=True)
-class Preset:
-    """Options for a kind of text, and the length of sequences to pre-train with."""
-
-    max_seq_length: int
-    tokenizer: str
-    vocab_size: int
-    lowercase: bool = False
-    document_boundary: str = "line"
-    kmers: int | None = None
-
-    @property
-    def options(self) -> dict[str, Any]:
-        names = ("tokenizer", "vocab_size", "lowercase", "document_boundary")
-        chunks = {"pre_tokenizer": "chunks", "chunk_length": self.kmers} if self.kmers else {}
-        return {name: getattr(self, name) for name in names} | chunks
+def _preset(
+    tokenizer: str, vocab_size: int, document_boundary: str, *, lowercase: bool = False, **more: Any
+) -> dict[str, Any]:
+    own = {"tokenizer": tokenizer, "vocab_size": vocab_size, "lowercase": lowercase}
+    return {**own, "document_boundary": document_boundary, **more}
 
 
+CHUNKS = {"pre_tokenizer": "chunks", "chunk_length": 6}
 PRESETS = {
-    "prose": Preset(128, "wordpiece", 30522, True, "auto"),
-    "code": Preset(512, "bpe", 16384, False, "file"),
-    "smiles": Preset(128, "character", 512),
-    "protein": Preset(512, "character", 64),
+    "prose": _preset("wordpiece", 30522, "auto", lowercase=True),
+    "code": _preset("bpe", 16384, "file"),
+    "smiles": _preset("character", 512, "line"),
+    "protein": _preset("character", 64, "line"),
     # Lower case marks repeats.
-    "dna": Preset(512, "character", 4224, True, kmers=6),
-    "logs": Preset(128, "bpe", 8192),
+    "dna": _preset("character", 4224, "line", lowercase=True, **CHUNKS),
+    "logs": _preset("bpe", 8192, "line"),
 }
+"""Options for a kind of text."""
+LONG = ("code", "protein", "dna")
+"""Presets whose sequences are pre-trained with 512 tokens; the others have 128."""
 
 
 def defaults_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """What a preset sets beside the options that are given. Raises UserError for another name."""
     need(name in PRESETS, f"there is no preset {name!r}{nearest(name, PRESETS)}")
-    options = {k: v for k, v in PRESETS[name].options.items() if k not in given}
     # A chunk length belongs to its pre-tokenizer, and k-mers to their tokenizer.
     kmers = given.get("tokenizer", "character") == "character"
-    if given.get("pre_tokenizer", "chunks") != "chunks" or not kmers:
-        options.pop("chunk_length", None)
-        options.pop("pre_tokenizer", None)
-    return options
+    alone = given.get("pre_tokenizer", "chunks") == "chunks" and kmers
+    taken = given if alone else {*given, *CHUNKS}
+    return {k: v for k, v in PRESETS[name].items() if k not in taken}
 
 
 def flag(name: str, value: Any) -> str:
@@ -170,10 +161,11 @@ class Prepare(PrepareConfig):
         from .report import advice, report
 
         if self.preset:
-            row = PRESETS[self.preset]
-            flags = " ".join(flag(k, v) for k, v in row.options.items() if getattr(self, k) == v)
-            length = f"Pre-train with --max-seq-length {row.max_seq_length}"
-            say(f"note: preset {self.preset} sets {flags}. {length}")
+            own = PRESETS[self.preset]
+            flags = " ".join(flag(k, v) for k, v in own.items() if getattr(self, k) == v)
+            length = 512 if self.preset in LONG else 128
+            note = f"note: preset {self.preset} sets {flags}"
+            say(f"{note}. Pre-train with --max-seq-length {length}")
         folder = Path(self.output_dir)
         manifest = prepare(self)
         show(report(manifest, folder=folder))

@@ -3,16 +3,16 @@ and gives the same bytes however often it is stopped and continued.
 
 The main process reads, hashes, drops duplicates and hands out tasks of a few MB of text, in the
 order of the input; workers (processes of this host or of a Ray cluster) tokenise them, and their
-results are written into part files. A part is identified by a hash of its documents and of the
-options, so a later run reads the input again (cheap), finds the existing parts (the expensive work)
-and makes only the others. The last step joins the parts into shards and writes the manifest.
+results are written into part files. A part is named by a hash of its documents and of the options,
+so a later run reads the input again (cheap), finds the existing parts (the expensive work) and
+makes only the others. The last step joins the parts into shards and writes the manifest.
 
     DATA/unfinished/
         state.json             the options and the inputs (with hashes) of the command: the folder
                                is ours; it goes after the manifest was written
         pydocs.jsonl           the embedded corpus, where it is one of the inputs: parsed once,
                                read twice
-        parts/                 finished tasks, by their number
+        parts/                 finished tasks
     DATA/tokenizer/            made first, as a whole
 """
 
@@ -22,11 +22,11 @@ import hashlib
 import json
 import shutil
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import pairwise
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +48,13 @@ from .corpus import (
     verify,
     write_manifest,
 )
-from .dedup import Pair, Sample, Seen, digest, fraction, gathered, is_held_out, until
+from .dedup import Pair, Sample, Seen, digest, fraction, is_held_out
 from .documents import documents
-from .encode import WITHOUT_TOKENS, Start, Task, read_part, start, write_part
+from .encode import Start, Task, read_part, start, write_part
 from .options import PrepareConfig
 from .report import COUNTED, LOG, beginnings, keeping_accents, look, must_know, must_know_sample
 from .sources import Source, choose_sources, shown
+from .streams import gathered
 from .tokenizer import (
     load_tokenizer,
     save_existing,
@@ -62,7 +63,7 @@ from .tokenizer import (
     tokenizer_files,
     vocabulary_size,
 )
-from .vocabulary import Splitting, train
+from .vocabulary import train
 from .workers import ordered, require, workers
 
 TASK_CHARACTERS = 1 << 22
@@ -72,8 +73,6 @@ TOKENIZER_CONTENT = "tokenizer_content"
 NO_MATTER = ("inputs", "output_dir", "workers", "engine", "allow_unk", "preset")
 """Options that do not affect the bytes of the result, or that are not as they were given in another
 place."""
-ANOTHER = "choose another folder or remove it"
-STEPS = ("collect", "tokenizer", "encode", "join")
 
 
 def prepare(options: PrepareConfig) -> Manifest:
@@ -85,56 +84,67 @@ def prepare(options: PrepareConfig) -> Manifest:
     """
     if options.engine == "ray":
         require()
-    times = [time.perf_counter()]
+    began = time.perf_counter()
     folder = Path(options.output_dir)
     sources = choose_sources(options)
     texts = beginnings(sources, options) if options.trains_tokenizer else []
     options = keeping_accents(texts, options)
     state = {"options": bytes_deciding(options), "sources": [s.identity() for s in sources]}
-    if (done := finished(folder, state)) is not None:
+    if (folder / MANIFEST).exists():
+        manifest = read_manifest(folder)
+        must_be_same(folder, vars(manifest), state)
+        verify(folder)
+        shutil.rmtree(folder / UNFINISHED, ignore_errors=True)  # of a command killed at its end
         say(f"{folder} is already prepared by the same command: verified, nothing to do")
-        return done
+        return manifest
     if advice := look(texts, options, {s.format for s in sources}):
         say(advice)
     with claim(folder, STATE):
-        begin(folder, state)
+        if (folder / STATE).is_file():
+            must_be_same(folder, read_json(folder / STATE), state)
+            say(f"continuing in {folder}")
+        else:
+            with written(folder / UNFINISHED) as part:
+                (part / "parts").mkdir(parents=True)
+                (part / "state.json").write_text(json_text(state, indent=1), encoding="utf-8")
         try:
-            manifest = _made(options, sources, state, times)
+            manifest = _made(options, sources, state, began)
         except UserError:
             # A mistake of the user was found before any text was tokenised, so there is nothing to
             # continue, and the next command may have other options.
-            if not any(folder.glob(f"{UNFINISHED}/parts/*/*.part")):
-                _clear(folder)
+            if not any(folder.glob(f"{UNFINISHED}/parts/*.part")):
+                for path in (folder / TOKENIZER, folder / UNFINISHED):
+                    shutil.rmtree(path, ignore_errors=True)
             raise
         shutil.rmtree(folder / UNFINISHED)
         return manifest
 
 
 def _made(
-    options: PrepareConfig, sources: list[Source], state: dict[str, Any], times: list[float]
+    options: PrepareConfig, sources: list[Source], state: dict[str, Any], began: float
 ) -> Manifest:
-    """times: when the work began; receives the ends of its steps."""
+    seconds: dict[str, float] = {}
+
+    def ended(step: str) -> None:
+        seconds[step] = time.perf_counter() - began - sum(seconds.values())
+
     sources = collected(options, sources)
-    times.append(time.perf_counter())
+    ended("collect")
     tokenizer_for(options, sources)
-    times.append(time.perf_counter())
+    ended("tokenizer")
     encoding = Encoding(options, sources)
     encoding.run()
-    times.append(time.perf_counter())
+    ended("encode")
     manifest = join(options, state, encoding)
-    times.append(time.perf_counter())
-    seconds = {step: b - a for step, (a, b) in zip(STEPS, pairwise(times), strict=True)}
+    ended("join")
     log = {
-        "seconds": {**seconds, "total": times[-1] - times[0]},
+        "seconds": {**seconds, "total": sum(seconds.values())},
         "parts": len(encoding.parts),
         "parts_reused": encoding.reused,
         "engine": options.engine,
     }
     write(Path(options.output_dir) / LOG, json.dumps(log, indent=1) + "\n")
     return manifest
-
-
-# ------------------------------------------------------------------ the folder
 
 
 def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
@@ -151,52 +161,17 @@ def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
     return found
 
 
-def finished(folder: Path, state: dict[str, Any]) -> Manifest | None:
-    """The verified manifest of a corpus that the same command has finished; None if there is no
-    corpus yet. Raises UserError if another command has made it, or from other text."""
-    if not (folder / MANIFEST).exists():
-        return None
-    manifest = read_manifest(folder)
-    changed = _changed(folder, vars(manifest), state)
-    need(not changed, f"{folder} holds another corpus: other contents of {changed}", ANOTHER)
-    verify(folder)
-    shutil.rmtree(folder / UNFINISHED, ignore_errors=True)  # of a command killed at its end
-    return manifest
-
-
-def begin(folder: Path, state: dict[str, Any]) -> None:
-    """Begins, or finds that the same command has begun here. Raises UserError if another one
-    has."""
-    if (folder / STATE).is_file():
-        changed = _changed(folder, read_json(folder / STATE), state)
-        if not changed:
-            say(f"continuing in {folder}")
-            return
-        # Somebody has mended the file that stopped the command.
-        say(f"{changed} changed since this folder was begun: reading all input anew")
-        _clear(folder)
-    with written(folder / UNFINISHED) as part:
-        part.mkdir()
-        (part / "state.json").write_text(json_text(state, indent=1), encoding="utf-8")
-
-
-def _changed(folder: Path, had: dict[str, Any], now: dict[str, Any]) -> str:
-    """The name of the first input whose content differs; empty if none does. Raises UserError if
-    an option or the name of an input does."""
+def must_be_same(folder: Path, had: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raises UserError if a corpus was begun or made with another option or from another text."""
     fact, old, new = f"{folder} holds another corpus", had["options"], now["options"]
+    advice = "choose another folder or remove it"
     for name in sorted(old.keys() | new.keys()):
         was, wanted = old.get(name), new.get(name)
-        need(was == wanted, f"{fact}: its {name} is {was!r}, now {wanted!r}", ANOTHER)
+        need(was == wanted, f"{fact}: its {name} is {was!r}, now {wanted!r}", advice)
     same = [row["name"] for row in had["sources"]] == [row["name"] for row in now["sources"]]
-    need(same, f"{fact}: it was made from other inputs", ANOTHER)
-    pairs = zip(had["sources"], now["sources"], strict=True)
-    return next((b["name"] for a, b in pairs if a != b), "")
-
-
-def _clear(folder: Path) -> None:
-    """Removes what was begun, the mark last."""
-    for path in (folder / TOKENIZER, folder / UNFINISHED / "parts", folder / UNFINISHED):
-        shutil.rmtree(path, ignore_errors=True)
+    need(same, f"{fact}: it was made from other inputs", advice)
+    changed = next((row["name"] for row in now["sources"] if row not in had["sources"]), "")
+    need(not changed, f"{fact}: other contents of {changed}", advice)
 
 
 def collected(options: PrepareConfig, sources: list[Source]) -> list[Source]:
@@ -222,18 +197,11 @@ def tokenizer_for(options: PrepareConfig, sources: list[Source]) -> None:
     texts = sampled(options, sources)
     size, kind = sum(map(len, texts)) / 1e6, options.tokenizer
     say(f"training a {kind} vocabulary on {size:,.1f} MB of text in {len(texts)} documents")
-    how = {"kind": kind, "lowercase": options.lowercase, "strip_accents": options.accents_stripped}
-    tokenizer = train(
-        texts,
-        vocab_size=options.vocab_size,
-        min_frequency=options.min_frequency,
-        splitting=Splitting(options.pre_tokenizer, options.chunk_length),
-        **how,
-    )
+    tokenizer = train(texts, options)
     must_know_sample(tokenizer, texts, options)
     if (found := tokenizer.get_vocab_size()) < options.vocab_size:
         say(f"the vocabulary has {found} pieces, not {options.vocab_size}: there are no more")
-    save_trained(tokenizer, folder, **how)
+    save_trained(tokenizer, folder, options)
 
 
 def sampled(options: PrepareConfig, sources: list[Source]) -> list[str]:
@@ -265,15 +233,22 @@ def reading(sources: list[Source], title: str) -> Progress:
 def hashed(
     options: PrepareConfig, sources: list[Source], counts: Counter[str], bar: Progress
 ) -> Iterator[Pair]:
-    """The documents of the sources, duplicates included, up to max_documents."""
+    """The documents of the sources, duplicates included, up to max_documents, of which those that
+    occurred before are none where they are dropped."""
 
-    def every() -> Iterator[Pair]:
-        for source in sources:
-            advance = partial(_advance, bar, harmless(source.name))
-            for text in documents(source, options, counts=counts, advance=advance):
-                yield digest(text.encode()), text
-
-    return until(every(), options.max_documents, distinct=options.deduplicate)
+    seen: set[bytes] = set()
+    left = options.max_documents
+    for source in sources:
+        advance = partial(_advance, bar, harmless(source.name))
+        for text in documents(source, options, counts=counts, advance=advance):
+            number = digest(text.encode())
+            yield number, text
+            if left is not None:  # what comes behind the last of them is not read
+                left -= number not in seen
+                if not left:
+                    return
+                if options.deduplicate:
+                    seen.add(number)
 
 
 def _advance(bar: Progress, name: str, n: int) -> None:
@@ -295,15 +270,13 @@ class Encoding:
         self.vocab_size = vocabulary_size(tokenizer)
         self.special = special_ids(tokenizer)
         self.counts: Counter[str] = Counter()
-        self.parts: list[tuple[Path, str]] = []
-        """The files, and the keys with which they are read again."""
+        self.parts: list[Path] = []
         self.reused = 0
         self._folder = folder / UNFINISHED / "parts"
         dtype = token_dtype(self.vocab_size).str
         self._start = Start(file.read_text(encoding="utf-8"), self.special.unk, dtype)
         # What affects the bytes of a part, its counts included, besides its documents.
         self._salt = json.dumps([sha256(file), dtype, options.valid_fraction]).encode()
-        self._making: deque[tuple[Path, str]] = deque()
 
     def run(self) -> None:
         """Makes the parts that do not exist."""
@@ -312,38 +285,27 @@ class Encoding:
             reading(self.sources, "tokenising") as bar,
             workers(engine, count, start, self._start) as pool,
         ):
-            for part in ordered(pool, self._tasks(bar)):
-                path, key = self._making.popleft()
-                write_part(path, part, key=key)
+            for name, part in ordered(pool, self._tasks(bar)):
+                write_part(self._folder / name, part)
 
     def _tasks(self, bar: Progress) -> Iterator[Task]:
         """The tasks whose part does not exist yet."""
-        for block in self._blocks(bar):
-            valid = [is_held_out(h, self.options.valid_fraction) for h, _ in block]
-            key = hashlib.sha256(self._salt + b"".join(h for h, _ in block)).hexdigest()
-            number = len(self.parts)  # a thousand in each folder
-            path = self._folder / f"{number // 1000:05d}" / f"{number:08d}.part"
-            self.parts.append((path, key))
-            if read_part(path, key=key) is not None:
-                self.reused += 1
-                continue
-            self._making.append((path, key))
-            yield Task([text for _, text in block], valid)
-
-    def _blocks(self, bar: Progress) -> Iterator[list[Pair]]:
-        """The documents that are kept, in lists of one task each."""
-        seen = Seen()
         pairs = hashed(self.options, self.sources, self.counts, bar)
+        seen = Seen()
         for block in gathered(pairs, lambda pair: len(pair[1]), TASK_CHARACTERS, TASK_DOCUMENTS):
             if self.options.deduplicate:
                 new = seen.add([h for h, _ in block])
                 self.counts["duplicates"] += len(block) - sum(new)
-                block = [pair for pair, keep in zip(block, new, strict=True) if keep]
-            if block:
-                yield block
-
-
-# ------------------------------------------------------------------ joining
+                block = [*compress(block, new)]
+            if not block:
+                continue
+            valid = [is_held_out(h, self.options.valid_fraction) for h, _ in block]
+            name = hashlib.sha256(self._salt + b"".join(h for h, _ in block)).hexdigest() + ".part"
+            self.parts.append(self._folder / name)
+            if read_part(self.parts[-1]) is None:
+                yield Task(name, [text for _, text in block], valid)
+            else:
+                self.reused += 1
 
 
 def join(options: PrepareConfig, state: dict[str, Any], encoding: Encoding) -> Manifest:
@@ -352,23 +314,16 @@ def join(options: PrepareConfig, state: dict[str, Any], encoding: Encoding) -> M
     folder, counts = Path(options.output_dir), encoding.counts
     writer = CorpusWriter(folder, encoding.vocab_size, shard_mb=options.shard_mb)
     with Progress(len(encoding.parts), title="joining", unit="parts") as bar:
-        for path, key in encoding.parts:
-            found = read_part(path, key=key)
+        for path in encoding.parts:
+            found = read_part(path)
             if found is None:
                 raise UserError(f"{path} was changed. Run the same command again")
             counts.update(found[0])
             writer.add(found[1])
             bar.advance()
     files = writer.close()
-    names, number = shown(encoding.sources), counts["documents"]
     must_have_text(bool(files["splits"]["train"]), encoding.sources)
-    if lost := counts[WITHOUT_TOKENS]:
-        fact = f"{lost:,} of {number:,} documents of {names} give no token: the tokenizer drops "
-        fact += "what it does not know"
-        advice = "choose one with an [UNK] token that was made for such text, or train one here"
-        need(2 * lost <= number, fact, advice)
-        say(f"{fact}; nothing is learnt from them")
-    must_know(counts, options, where=names)
+    must_know(counts, options, where=shown(encoding.sources))
     tokenizer = {p.name: sha256(p) for p in sorted((folder / TOKENIZER).iterdir())}
     manifest = Manifest(
         **files,

@@ -110,23 +110,19 @@ def docstrings(path: Path) -> list[str]:
             tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError, RecursionError, MemoryError):
         return []
-    found: list[str] = []
-    _collect(tree, found)
     # A docstring may contain half a surrogate pair, which is not valid text.
     return [
         inspect.cleandoc(text).encode("utf-8", "replace").decode().replace("\0", "").strip()
-        for text in found
+        for text in _strings(tree)
         if len(text) >= MIN_CHARACTERS
     ]
 
 
-def _collect(node: ast.AST, found: list[str]) -> None:
-    """Definitions occur only in bodies, so expressions, which are most of a tree, are not
-    visited."""
+def _strings(node: ast.AST) -> Iterator[str]:
+    """The docstrings as they are written. Definitions occur only in bodies, so expressions, which
+    are most of a tree, are not visited."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        text = ast.get_docstring(node, clean=False)
-        found += [] if text is None else [text]
+        yield ast.get_docstring(node, clean=False) or ""
     for name in ("body", "orelse", "finalbody", "handlers"):
-        children = getattr(node, name, ())
-        for child in children if isinstance(children, list) else ():
-            _collect(child, found)
+        for child in getattr(node, name, ()):
+            yield from _strings(child)

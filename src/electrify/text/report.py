@@ -20,17 +20,23 @@ from ..files import read_json
 from ..progress import aligned, say
 from .corpus import Manifest
 from .documents import EMPTY_ROWS, documents
-from .encode import UNK_CHARACTERS, UNK_DOCUMENTS, VISIBLE, WITHOUT_TOKENS, Encoder, counted
+from .encode import UNK_CHARACTERS, UNK_DOCUMENTS, VISIBLE, Encoder, counted
 from .options import TRAINED, PrepareConfig
 from .sources import Source
 from .streams import text_chunks
 from .vocabulary import SPECIALS, batches
 
 LOG = "prepare.log.json"
+SELDOM = {
+    EMPTY_ROWS: "rows without text",
+    "encoding_errors": "not UTF-8 (documents)",
+    "nul_characters": "NUL characters removed",
+    "cuts": "cuts in very long documents",
+}
+"""Counts that are reported where they are not 0."""
 COUNTED = (
     *("documents", "words", "characters", VISIBLE, "bytes", "tokens", "unk_tokens"),
-    *(UNK_CHARACTERS, UNK_DOCUMENTS, "duplicates", "blank", EMPTY_ROWS, "encoding_errors"),
-    *("nul_characters", "cuts", WITHOUT_TOKENS),
+    *(UNK_CHARACTERS, UNK_DOCUMENTS, "duplicates", "blank", *SELDOM),
 )
 """The names of the counts in a manifest."""
 LOOKED_AT = 1 << 18  # characters of a source; fewer of many sources
@@ -44,7 +50,6 @@ INNER_CAPITALS = 0.5
 IDEOGRAPHS = 0.3
 # In English some 0.1 % of the words have an accent, in German 5 %, in French and Polish more.
 ACCENTED = 0.01
-_TURKISH = {"\u0131", "\u0130"}  # the i without a dot, and the I with one
 # The characters that BERT's normalisation sets apart, except rare ones.
 _IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 
@@ -75,7 +80,14 @@ def keeping_accents(texts: list[str], options: PrepareConfig) -> PrepareConfig:
     remove them: in most languages but English they carry a meaning."""
     if not (options.trains_tokenizer and options.lowercase and options.strip_accents is None):
         return options
-    share = accented([word for text in texts for word in text.split()])
+    words = [word for text in texts for word in text.split()]
+    # Umlauts and vowel signs, too: whatever stripping accents changes.
+    marked = {
+        c
+        for c in set().union(*words)
+        if any(unicodedata.category(part) == "Mn" for part in unicodedata.normalize("NFD", c))
+    }
+    share = sum(not marked.isdisjoint(word) for word in words) / max(len(words), 1)
     if share <= ACCENTED:
         return options
     why = f"because {share:.1%} of the words have one"
@@ -86,66 +98,34 @@ def keeping_accents(texts: list[str], options: PrepareConfig) -> PrepareConfig:
 def look(texts: list[str], options: PrepareConfig, formats: set[str]) -> str:
     """What the text looks like, and which flags would suit it; empty if the options do. formats:
     those of its files."""
-    if not options.trains_tokenizer or sum(map(_visible, texts)) < LEAST:
+    text = "\n".join(texts)
+    words = text.split()
+    visible = sum(map(len, words))
+    if not options.trains_tokenizer or visible < LEAST:
         return ""
-    found = dict(_flags(texts, options, formats))
+    found: dict[str, str] = {}  # what differs from prose, by the flag for it
+    lines = [line for line in text.split("\n") if line.strip()]
+    blank = any(re.search(r"\n[^\S\n]*\n", part.strip()) for part in texts)
+    by_blanks = formats == {"txt"} and options.document_boundary == "auto"
+    if by_blanks and len(lines) >= LEAST_LINES and not blank:
+        found["--document-boundary line"] = "a line were a document (it has no blank line)"
+    if options.lowercase and case_has_meaning(text):
+        found["--no-lowercase"] = "upper case carried a meaning"
+    endless = sum(len(word) for word in words if len(word) > 100 and _of_letters(word))
+    if options.pre_tokenizer == "auto" and endless > visible / 2:
+        found["--tokenizer bpe --pre-tokenizer none"] = "it had no spaces between words"
+    elif options.tokenizer == "wordpiece" and len(_IDEOGRAPH.findall(text)) > IDEOGRAPHS * visible:
+        why = "it had no spaces between words, and wordpiece took each of its characters by itself"
+        found["--tokenizer unigram"] = why
     if not found:
         return ""
     why, flags = " and ".join(found.values()), " ".join(found)
     return f"the text looks as if {why}: consider {flags} (docs/other_text.md)"
 
 
-def _visible(text: str) -> int:
-    """The number of characters that are not white space."""
-    return sum(map(len, text.split()))
-
-
-def _flags(
-    texts: list[str], options: PrepareConfig, formats: set[str]
-) -> Iterator[tuple[str, str]]:
-    """(flag, reason) for what differs from prose."""
-    text = "\n".join(texts)
-    lines = [line for line in text.split("\n") if line.strip()]
-    blank = any(re.search(r"\n[^\S\n]*\n", part.strip()) for part in texts)
-    by_blanks = formats == {"txt"} and options.document_boundary == "auto"
-    if by_blanks and len(lines) >= LEAST_LINES and not blank:
-        yield "--document-boundary line", "a line were a document (it has no blank line)"
-    capitals = options.lowercase and case_has_meaning(text)
-    if capitals:
-        yield "--no-lowercase", "upper case carried a meaning"
-    words = text.split()
-    dotless = sum(not _TURKISH.isdisjoint(word) for word in words) / max(len(words), 1)
-    if options.lowercase and not capitals and dotless > ACCENTED:
-        why = f"it were Turkish ({dotless:.1%} of the words have \u0131 or \u0130)"
-        yield "--no-lowercase", f"{why}, and lower-casing made its I to another letter"
-    visible = sum(map(len, words))
-    endless = sum(len(word) for word in words if len(word) > 100 and _of_letters(word))
-    if options.pre_tokenizer == "auto" and endless > visible / 2:
-        yield "--tokenizer bpe --pre-tokenizer none", "it had no spaces between words"
-    elif options.tokenizer == "wordpiece" and len(_IDEOGRAPH.findall(text)) > IDEOGRAPHS * visible:
-        why = "it had no spaces between words, and wordpiece took each of its characters by itself"
-        yield "--tokenizer unigram", why
-    share = accented(words)
-    if options.accents_stripped and not capitals and share > ACCENTED:
-        more = ", or --no-lowercase, which keeps case, too" * options.lowercase
-        why = f"accents carried a meaning ({share:.1%} of the words have one, and all are removed)"
-        yield f"--no-strip-accents{more}", why
-
-
 def _of_letters(word: str) -> bool:
     """Whether a word has no signs. Thai and other scripts write vowels as marks between letters."""
     return all(c.isalnum() or unicodedata.category(c)[0] == "M" for c in word)
-
-
-def accented(words: list[str]) -> float:
-    """The share of the words with a letter that stripping accents changes: umlauts and vowel signs,
-    too."""
-    marked = {
-        c
-        for c in set().union(*words)
-        if any(unicodedata.category(part) == "Mn" for part in unicodedata.normalize("NFD", c))
-    }
-    return sum(not marked.isdisjoint(word) for word in words) / max(len(words), 1)
 
 
 def case_has_meaning(text: str) -> bool:
@@ -162,17 +142,13 @@ def case_has_meaning(text: str) -> bool:
 # Shares of the characters that are not white space.
 WARNING = 0.01
 REFUSAL = 0.1
-_CURE = (
-    "train a tokenizer on this very text, with a larger --vocab-size or a lower --min-frequency, "
-    "or take --tokenizer character, or --tokenizer byte, which has no [UNK]"
-)
 SAMPLE = 1_000_000  # characters
 SAMPLE_TEXTS = 1_000
 
 
 def share_of(counts: Mapping[str, float]) -> float:
     """The share of the characters that became [UNK], white space apart."""
-    return counts.get(UNK_CHARACTERS, 0) / max(counts[VISIBLE], 1)
+    return counts[UNK_CHARACTERS] / max(counts[VISIBLE], 1)
 
 
 def must_know_sample(tokenizer: Any, texts: list[str], options: PrepareConfig) -> None:
@@ -193,8 +169,10 @@ def must_know(counts: Mapping[str, float], options: PrepareConfig, *, where: str
         return
     sentence = (
         f"{share:.1%} of the characters of {where} are unknown to the tokenizer ([UNK]), half or "
-        f"more of {int(counts.get(UNK_DOCUMENTS, 0)):,} of {int(counts['documents']):,} documents, "
-        f"and nothing is learnt from them: {_CURE}"
+        f"more of {int(counts[UNK_DOCUMENTS]):,} of {int(counts['documents']):,} documents, and "
+        "nothing is learnt from them: train a tokenizer on this very text, with a larger "
+        "--vocab-size or a lower --min-frequency, or take --tokenizer character, or --tokenizer "
+        "byte, which has no [UNK]"
     )
     if share > REFUSAL and not options.allow_unk:
         raise UserError(f"{sentence}; --allow-unk accepts it as it is")
@@ -215,7 +193,7 @@ def note_on_unknown(model: str, tokenizer: Any, texts: Iterable[str]) -> str:
         for i, (a, b) in zip(ids, offsets, strict=True)
         if i == unknown
     )
-    share = lost / max(1, sum(map(_visible, some)))
+    share = lost / max(1, sum(len(word) for text in some for word in text.split()))
     if share <= WARNING:
         return ""
     return (
@@ -228,14 +206,17 @@ def note_on_unknown(model: str, tokenizer: Any, texts: Iterable[str]) -> str:
 
 # An entry needs some dozens of occurrences before its embedding is more than its initial value.
 RARE = 20
-# A number of documents; fewer say little. Where this many are expected, there is at least one with
-# a probability of 99 %.
-WANTED = 5
+NONE_HELD_OUT = (
+    "no document is held out for validation. Prepare with a larger --valid-fraction into another "
+    "folder, or add documents"
+)
 
 
 def advice(manifest: Manifest, unigram_V: np.ndarray) -> Iterator[str]:
     """What `prepare` says after its work, a line each. unigram_V: how often each id occurs in the
     train split."""
+    if manifest.options["valid_fraction"] and not manifest.documents("valid"):
+        yield NONE_HELD_OUT
     kind, v = manifest.options["tokenizer"], manifest.vocab_size
     own = np.delete(unigram_V, manifest.special_ids.never_chosen)  # they have no occurrences
     unused, rare = int((own == 0).sum()), int((own < RARE).sum())
@@ -252,51 +233,28 @@ def advice(manifest: Manifest, unigram_V: np.ndarray) -> Iterator[str]:
     )
 
 
-def more_validation(manifest: Manifest) -> str:
-    """Advice on how to get validation documents. They are chosen by the hash of their text, so from
-    a small corpus there may be none."""
-    documents = manifest.documents("train")
-    if documents < 2 * WANTED:
-        return f"{documents:,} documents are too few to set some aside: add more"
-    share = manifest.options.get("valid_fraction") or 0.0
-    default = PrepareConfig.__dataclass_fields__["valid_fraction"].default
-    needed = min(0.5, max(default, -(-100 * WANTED // documents) / 100, round(2 * share, 2)))
-    place = "into another folder, or remove this corpus first"
-    return f"prepare with --valid-fraction {needed}, {place}"
-
-
-# ------------------------------------------------------------------ the table
-
-
 def report(manifest: Manifest, *, folder: Path | None = None) -> str:
     """The statistics of the corpus, as a table in plain text. With `folder` (that of the manifest),
     it also has the seconds and the rate of the run that made it."""
     c, options = manifest.counts, manifest.options
     rows = [
-        ("documents", f"{c['documents']:,.0f}"),
+        ("documents", f"{c['documents']:,}"),
         ("  of them validation", f"{manifest.documents('valid'):,}"),
-        ("words", f"{c['words']:,.0f}"),
-        ("tokens", f"{c['tokens']:,.0f}"),
+        ("words", f"{c['words']:,}"),
+        ("tokens", f"{c['tokens']:,}"),
         ("tokens per word", f"{c['tokens'] / max(c['words'], 1):.3f}"),
         ("[UNK] rate", f"{c['unk_tokens'] / max(c['tokens'], 1):.4%}"),
         ("  of the characters", f"{share_of(c):.4%}"),
-        ("  documents at least half", f"{c[UNK_DOCUMENTS]:,.0f}"),
-        ("duplicates dropped", f"{c['duplicates']:,.0f}"),
+        ("  documents at least half", f"{c[UNK_DOCUMENTS]:,}"),
+        ("duplicates dropped", f"{c['duplicates']:,}"),
         ("vocabulary", f"{manifest.vocab_size:,}"),
     ]
-    if options.get("tokenizer") in TRAINED:
+    if options["tokenizer"] in TRAINED:
         case = "lower" if options["lowercase"] else "kept"
         accents = "removed" if options["strip_accents"] else "kept"
         rows.append(("case", f"{case}, accents {accents}"))
     rows.append(("text", f"{c['bytes'] / 1e6:,.1f} MB"))
-    seldom = {
-        EMPTY_ROWS: "rows without text",
-        "encoding_errors": "not UTF-8 (documents)",
-        "nul_characters": "NUL characters removed",
-        "cuts": "cuts in very long documents",
-        WITHOUT_TOKENS: "documents without a token",
-    }
-    rows += [(title, f"{c[name]:,.0f}") for name, title in seldom.items() if c[name]]
+    rows += [(title, f"{c[name]:,}") for name, title in SELDOM.items() if c[name]]
     if folder is not None and (folder / LOG).is_file():
         log = read_json(folder / LOG)
         steps = ", ".join(f"{name} {value:.1f}" for name, value in log["seconds"].items())

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -48,15 +47,11 @@ NAMED = SOURCE_CODE | IN_FOLDERS["line"]  # text if the user asks for it by name
 _ABOUT = re.compile(
     r"(readme|licen[cs]e|copying|notice|changelog|contributing|code_of_conduct)(\..*)?", re.I
 )
-# Names that tell a corpus (finished or not), a run, a study, results of fine-tuning, a model. Their
-# vocabularies, reports and cards have the endings of texts.
+# One of them is in a corpus (finished or not), a run, a study, results of fine-tuning, a model,
+# whose vocabularies, reports and cards have the endings of texts.
 _MADE_WITH = (
-    ("manifest.json", "unigram.npy"),
-    ("unfinished/state.json",),
-    ("config.yaml", "run.json"),
-    ("study.yaml", "encoders"),
-    ("finetune.json",),
-    ("electrify.json",),
+    *("unigram.npy", "unfinished/state.json", "run.json", "study.yaml", "finetune.json"),
+    "electrify.json",
 )
 _SHOWN = 3
 PYDOCS = "pydocs"
@@ -64,8 +59,6 @@ HUB = "hub:"
 
 LeftOut = dict[str, list[str]]
 """Names by the reason why they are left out."""
-LINKED = "links to folders (not followed)"
-MADE = "folders that electrify made"
 
 
 @dataclass(frozen=True)
@@ -91,11 +84,11 @@ class Source:
     def identity(self) -> dict[str, Any]:
         """name, bytes and sha256: whether this is the same input as before. A data set is known by
         its name only."""
+        digest = sha256(self.path) if self.path.name else ""
         if self.format == "pydocs":
             from .pydocs import identity
 
-            return {"name": self.name, "bytes": 0, "sha256": identity()}
-        digest = sha256(self.path) if self.path.name else ""
+            digest = identity()
         return {"name": self.name, "bytes": self.size, "sha256": digest}
 
 
@@ -103,33 +96,35 @@ def choose_sources(options: PrepareConfig) -> list[Source]:
     """The inputs that hold text, with the column of each table. Reports what is left out of a
     folder. Raises UserError if nothing remains."""
     left: LeftOut = {}
-    usual = options.text_column == TEXT_COLUMNS[0]
     further = IN_FOLDERS.get(options.document_boundary, frozenset())
-    chosen: list[Source] = []
-    aside: list[Source] = []
-    for source in resolve(options.inputs, left, output=Path(options.output_dir), further=further):
-        found = source
+    found = resolve(options.inputs, left, output=Path(options.output_dir), further=further)
+    for i, source in enumerate(found):
         if source.format in WITH_COLUMNS:
             with suppress(UserError):  # whatever reads all of it says what is wrong
-                found = replace(source, column=column_of(source, options))
-        # Next to the texts of a folder, a table or a .json usually holds metadata about them.
+                found[i] = replace(source, column=column_of(source, options))
+    usual = TEXT_COLUMNS[0]
+    given = options.text_column != usual
+
+    def is_text(source: Source) -> bool:
+        """Next to the texts of a folder, a table or a .json usually holds metadata about them."""
         is_table = source.format in ("csv", "tsv") or ending_of(source.path) == ".json"
-        is_other = not found.column or (usual and found.column != TEXT_COLUMNS[0])
-        (aside if source.in_folder and is_table and is_other else chosen).append(found)
-    if not chosen:  # the tables of a folder or pattern are the corpus, and their column has a name
-        chosen = [source for source in aside if source.column]
-        aside = [source for source in aside if not source.column]
-    if aside:
-        left[f"tables without a column {options.text_column!r}"] = [s.name for s in aside]
+        has_column = bool(source.column) if given else source.column == usual
+        return has_column or not (is_table and source.in_folder)
+
+    # Where there is nothing else, the tables are the corpus, and their column has another name.
+    chosen = [s for s in found if is_text(s)] or [s for s in found if s.column]
+    if not chosen:
+        column_of(found[0], options)  # which raises the error
+    kept = set(chosen)
+    if aside := [s.name for s in found if s not in kept]:
+        left[f"tables without a column {options.text_column!r}"] = aside
     if left:
         say(left_out(left))
-    if not chosen:
-        column_of(aside[0], options)  # which raises the error
-    for column in sorted({s.column for s in chosen} - {"", options.text_column}) if usual else ():
+    others = {s.column for s in chosen} - {"", usual}
+    for column in () if given else sorted(others):
         say(
-            f"{shown([s for s in chosen if s.column == column])}: no column "
-            f"{options.text_column!r}, so the text is read from {column!r}; --text-column names "
-            "another one"
+            f"{shown([s for s in chosen if s.column == column])}: no column {usual!r}, so the text "
+            f"is read from {column!r}; --text-column names another one"
         )
     return chosen
 
@@ -227,68 +222,64 @@ def _resolved(item: str, left: LeftOut, further: frozenset[str]) -> list[Source]
     if path.is_dir():
         fact = f"{path} is a folder that electrify made, and its reports are not a corpus"
         need(not is_made(path), fact, "name the texts themselves")
-        below = ((p.relative_to(path).as_posix(), p) for p in _walked(path, path, left))
-        return _texts(item, below, left, further, folder=path.resolve().name + "/")
+        return _texts(item, _below(path), left, further, folder=path)
     if path.exists():
         kind = format_of(path, NAMED)
         fact = f"{path} is not of a known kind; known: {', '.join(FORMATS)}, source code and logs"
         if kind is None:
             raise UserError(f"{fact}, each but .parquet also with {', '.join(COMPRESSIONS)}")
         return [Source(path.name, kind, path)]
-    if glob.has_magic(item):
-        found = sorted(Path(name) for name in glob.glob(str(path), recursive=True))
-        if "**" not in item and (folders := [p.name for p in found if p.is_dir()]):
-            left.setdefault("folders into which this pattern does not lead", []).extend(folders)
-        matching = ((p.name, p) for p in found if not p.is_dir())
-        return _texts(item, matching, left, NAMED)
     # The Hub is asked only where hub: says so: for a mistyped folder that would take a minute.
-    raise UserError(f"no such file or folder: {item} (a data set of the Hub is hub:NAME)")
+    fact = f"no such file or folder: {item} (a data set of the Hub is hub:NAME)"
+    need(glob.has_magic(item), fact)
+    folders = "" if "**" in item else "folders into which this pattern does not lead"
+    found = map(Path, sorted(glob.glob(str(path), recursive=True)))
+    files = ((p, folders if p.is_dir() else "") for p in found if folders or not p.is_dir())
+    return _texts(item, files, left, NAMED)
 
 
-def _walked(folder: Path, top: Path, left: LeftOut) -> Iterator[Path]:
-    """The files below a folder, in sorted order. Links to files are followed (caches of data sets
-    consist of them). Links to folders are not, because two that lead back would give more paths
-    than can be walked; the user can name such a folder as an input."""
+def _below(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The files below a folder in sorted order, and what else is there, with the reason why it is
+    left out. Links to files are followed (caches of data sets consist of them). Links to folders
+    are not, because two that lead back would give more paths than can be walked; the user can name
+    such a folder as an input."""
     for path in sorted(folder.iterdir()):
-        reason = ""
         if path.name.startswith("."):
-            reason = "hidden"
-        elif path.is_dir():
-            reason = LINKED if path.is_symlink() else MADE * is_made(path)
-        if reason:
-            left.setdefault(reason, []).append(path.relative_to(top).as_posix())
-        elif path.is_dir():
-            yield from _walked(path, top, left)
+            yield path, "hidden"
+        elif not path.is_dir():
+            yield path, "files about the corpus" * bool(_ABOUT.fullmatch(path.name))
+        elif path.is_symlink():
+            yield path, "links to folders (not followed)"
+        elif is_made(path):
+            yield path, "folders that electrify made"
         else:
-            yield path
+            yield from _below(path)
 
 
 def _texts(
     item: str,
-    files: Iterable[tuple[str, Path]],
+    found: Iterable[tuple[Path, str]],
     left: LeftOut,
     further: frozenset[str],
     *,
-    folder: str = "",
+    folder: Path | None = None,
 ) -> list[Source]:
-    """The texts among the (name, path) that an input leads to. folder: its name, if it is one.
-    Raises UserError if there are none."""
+    """The texts among what an input leads to, each path with a reason to leave it out, or "".
+    folder: the input, if it is one. Raises UserError if there are none."""
     sources = []
-    made = cache(is_made)
-    for name, path in files:
+    for path, why in found:
+        name = path.relative_to(folder).as_posix() if folder else path.name
         kind = format_of(path, further)
-        if kind is None or not path.is_file():
-            reason = "files of other kinds"
+        if why:
+            left.setdefault(why, []).append(name)
+        elif kind is None or not path.is_file():
+            left.setdefault("files of other kinds", []).append(name)
         elif not path.stat().st_size and not compression_of(path):
-            reason = "empty files"  # an empty archive is damaged, and reading it reports that
-        elif folder and _ABOUT.fullmatch(path.name):
-            reason = "files about the corpus"
-        elif not folder and any(map(made, path.parents)):
-            reason = MADE
+            # An empty archive is damaged, and reading it reports that.
+            left.setdefault("empty files", []).append(name)
         else:
-            sources.append(Source(folder + name, kind, path, in_folder=True))
-            continue
-        left.setdefault(reason, []).append(name)
+            named = f"{folder.resolve().name}/{name}" if folder else name
+            sources.append(Source(named, kind, path, in_folder=True))
     fact = f"{item} holds no text file; known: {', '.join(FORMATS)}; in folders source code with "
     fact += f"--preset code, .log with --preset logs{f' ({left_out(left)})' * bool(left)}"
     need(bool(sources), fact)
@@ -297,4 +288,4 @@ def _texts(
 
 def is_made(folder: Path) -> bool:
     """Whether electrify made the folder."""
-    return any(all((folder / name).exists() for name in names) for names in _MADE_WITH)
+    return any((folder / name).exists() for name in _MADE_WITH)

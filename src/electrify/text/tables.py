@@ -106,8 +106,8 @@ def rows(
     found = lines(path, advance, errors=errors)
     need(header is not False or ending in CELLS, f"{path}: --no-header is for .csv and .tsv")
     if ending == ".parquet":
-        return _parquet_rows(Path(path), advance, only)
-    if ending in CELLS:
+        numbered = _parquet_rows(Path(path), advance, only)
+    elif ending in CELLS:
         numbered = _table(path, found, header, odd)
     elif ending == ".txt":
         numbered = enumerate(({"text": line} for line in found), 1)
@@ -121,7 +121,8 @@ def rows(
     else:
         known = ", ".join((*CELLS, ".parquet", ".txt", *JSON_LINES, *FASTA, *SMILES))
         raise UserError(f"{path}: ending {ending!r} is not known; electrify reads {known}")
-    return (Row(f"{path}, line {number}", number, cells) for number, cells in numbered)
+    place = f"{path}, {'row' if ending == '.parquet' else 'line'}"
+    return (Row(f"{place} {number}", number, cells) for number, cells in numbered)
 
 
 def _table(
@@ -136,21 +137,23 @@ def _table(
     names = [] if isinstance(header, bool) else list(header)
     try:
         for cells in reader:
+            number = reader.line_num
             if not cells and (is_csv or len(names) != 1):
                 continue  # an empty line is a row only where a row is one cell without quotes
-            number = reader.line_num
-            place = f"line {number}"
             if not names and header:
                 # Which of two columns of the same name is meant, the user must say.
                 names = [f"{c}#{k}" if cells.count(c) > 1 else c for k, c in enumerate(cells)]
-                _must_be_separated(f"{path}, {place}", names, "," if is_csv else "\t")
+                sign = next((s for s in ("\t;|" if is_csv else ",;|") if s in names[0]), None)
+                fact = f"{path}, line {number}: one column; the columns seem to be separated by "
+                fact, advice = f"{fact}{sign!r}", "save it with commas as .csv, or tabs as .tsv"
+                need(sign is None or len(names) > 1, fact, advice)
                 continue
-            cells = cells or [""]
             names = names or [str(k) for k in range(len(cells))]
+            cells = cells or [""]
             if len(cells) == len(names):
                 yield number, dict(zip(names, cells, strict=True))
                 continue
-            fact = f"{place}: {len(cells)} columns, expected {len(names)}"
+            fact = f"line {number}: {len(cells)} columns, expected {len(names)}"
             if odd is None:
                 raise UserError(f"{path}, {fact}")
             odd.append(fact)
@@ -158,40 +161,22 @@ def _table(
         raise UserError(f"{path}, line {reader.line_num}: broken CSV ({e})") from None
 
 
-def _must_be_separated(where: str, names: Sequence[str], own: str) -> None:
-    """Raises UserError for a table that seems to have one column because another sign separates
-    them."""
-    sign = next((s for s in "\t,;|" if s != own and s in names[0] and len(names) == 1), None)
-    need(
-        sign is None,
-        f"{where}: one column; the columns seem to be separated by {sign!r}",
-        "save it with commas as .csv, or with tabs as .tsv",
-    )
-
-
 def _json_rows(path: str | Path, found: Iterator[str]) -> Numbered:
     for number, line in enumerate(found, 1):
         if not line.strip():
             continue
-        where = f"{path}, line {number}"
-        is_array = number == 1 and line.lstrip().startswith("[")
-        hint = "; this looks like one JSON array, write one object a line" if is_array else ""
         try:
-            row = json.loads(line, object_pairs_hook=_each_once)
+            row = json.loads(line)
+            if not isinstance(row, dict):
+                raise ValueError("not an object")
         except (ValueError, RecursionError) as e:
-            raise UserError(f"{where}: broken JSON ({e}){hint}") from None
-        need(isinstance(row, dict), f"{where}: not a JSON object. Write one object a line")
+            hint = "; this looks like one JSON array" * line.lstrip().startswith("[")
+            fact = f"{path}, line {number}: broken JSON ({e}){hint}"
+            raise UserError(fact, "write one object a line") from None
         yield number, row
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        raise ValueError("a key occurs twice")
-    return row
-
-
-def _parquet_rows(path: Path, advance: Advance, only: str | None) -> Iterator[Row]:
+def _parquet_rows(path: Path, advance: Advance, only: str | None) -> Numbered:
     must_have(f"reading {path}", "data", "pyarrow")
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
@@ -203,8 +188,7 @@ def _parquet_rows(path: Path, advance: Advance, only: str | None) -> Iterator[Ro
         with ParquetFile(path, page_checksum_verification=True, **how) as file:
             for batch in file.iter_batches(batch_size=_PARQUET_ROWS, columns=columns):
                 for cells in batch.to_pylist():
-                    number = next(numbers)
-                    yield Row(f"{path}, row {number}", number, cells)
+                    yield next(numbers), cells
                 if advance is not None:
                     advance(path.stat().st_size * batch.num_rows // file.metadata.num_rows)
     except (ArrowException, OSError, UnicodeDecodeError) as e:
@@ -231,8 +215,7 @@ def sequences(
     begun: tuple[int, str] | None = None
     parts: list[str] = []
     size = 0
-    for number, given in enumerate(chain(found, [">"]), 1):
-        line = given.removeprefix("\ufeff")
+    for number, line in enumerate(chain(found, [">"]), 1):
         is_name = line.startswith(">")
         # After `;` comes a comment, as in the first FASTA files.
         letters = "" if line.startswith((">", ";")) else "".join(line.split())

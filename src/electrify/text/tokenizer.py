@@ -21,6 +21,7 @@ from ..hub import must_be_reachable
 from ..progress import say
 from ..special import SpecialIds
 from .corpus import TOKENIZER
+from .options import PrepareConfig
 from .vocabulary import ONE_SPACE, SPACED_WORDS, patterns, steps, window_length
 
 if TYPE_CHECKING:
@@ -202,9 +203,7 @@ def tokenised(tokenizer: Any, text: str) -> Any:
 # ------------------------------------------------------------------ saving
 
 
-def save_trained(
-    tokenizer: Any, folder: Path, *, kind: str, lowercase: bool, strip_accents: bool
-) -> None:
+def save_trained(tokenizer: Any, folder: Path, options: PrepareConfig) -> None:
     """A trained `tokenizers.Tokenizer` as a folder for AutoTokenizer: tokenizer.json,
     tokenizer_config.json and, for WordPiece as BERT has it, vocab.txt.
 
@@ -219,20 +218,19 @@ def save_trained(
         "clean_up_tokenization_spaces": False,
         "tokenizer_class": PLAIN_CLASS,
     }
-    files = {TOKENIZER_FILE: tokenizer.to_str(pretty=True)}
-    if kind == "wordpiece" and like_bert:
-        settings |= {
-            "tokenizer_class": "BertTokenizer",
-            "do_lower_case": lowercase,
-            "strip_accents": strip_accents,
-            "tokenize_chinese_chars": True,
-        }
-        vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-        files["vocab.txt"] = "".join(f"{token}\n" for token, _ in vocabulary)
     with written(folder) as part:
         part.mkdir(parents=True)
-        for name, text in files.items():
-            (part / name).write_text(text, encoding="utf-8")
+        if options.tokenizer == "wordpiece" and like_bert:
+            settings |= {
+                "tokenizer_class": "BertTokenizer",
+                "do_lower_case": options.lowercase,
+                "strip_accents": options.accents_stripped,
+                "tokenize_chinese_chars": True,
+            }
+            pieces = tokenizer.get_vocab()
+            lines = "".join(f"{piece}\n" for piece in sorted(pieces, key=pieces.__getitem__))
+            (part / "vocab.txt").write_text(lines, encoding="utf-8")
+        (part / TOKENIZER_FILE).write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
         write_settings(part, settings)
 
 
@@ -250,13 +248,11 @@ def save_existing(name: str, folder: Path) -> None:
     if not framed:
         _reframe(tokenizer, special, name)
     with TemporaryDirectory() as made, written(folder) as whole:
-        part = Path(made)
         tokenizer.save_pretrained(made)
-        settings = without_origin(read_settings(part))
-        if not framed:  # the class that reads tokenizer.json as it is written
-            settings["tokenizer_class"] = PLAIN_CLASS
-        write_settings(part, settings)
-        copy_tokenizer(part, whole)
+        copy_tokenizer(Path(made), whole)
+        settings = without_origin(read_settings(whole))
+        # Of the class that reads tokenizer.json as it is written.
+        write_settings(whole, settings if framed else settings | {"tokenizer_class": PLAIN_CLASS})
 
 
 def is_framed(tokenizer: Any, special: SpecialIds) -> bool:
@@ -310,10 +306,6 @@ def word_edges(folder: Path) -> WordEdges:
     from ..tokens import ALWAYS_BEGINS, WordEdges
 
     described = read_tokenizer(folder)
-    pieces = load_tokenizer(folder).get_vocab()
-    specials = {t["content"] for t in described.get("added_tokens", []) if t.get("special")}
-    first_V = torch.full((max(pieces.values()) + 1,), ALWAYS_BEGINS, dtype=torch.int8)
-    last_V = first_V.clone()
     edges = _edges(described)
     if edges is None:
         raise UserError(
@@ -321,9 +313,14 @@ def word_edges(folder: Path) -> WordEdges:
             "(WordPiece, byte-level and Metaspace do, and character with --pre-tokenizer "
             "whitespace). Choose mask_unit token"
         )
+    pieces = load_tokenizer(folder).get_vocab()
+    for token in described["added_tokens"]:
+        if token["special"]:
+            pieces.pop(token["content"], None)
+    first_V = torch.full((max(pieces.values()) + 1,), ALWAYS_BEGINS, dtype=torch.int8)
+    last_V = first_V.clone()
     for piece, number in pieces.items():
-        if piece not in specials:
-            first_V[number], last_V[number] = edges(piece)
+        first_V[number], last_V[number] = edges(piece)
     return WordEdges(first_V, last_V)
 
 

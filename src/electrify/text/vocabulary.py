@@ -2,7 +2,7 @@
 hash maps and the number of threads.
 
 The tokenizers library has one deterministic trainer, that of byte-level BPE. `_wordpiece` and
-`_unigram` say how the others are made deterministic. Where a text has no words (Splitting.window),
+`_unigram` say how the others are made deterministic. Where a text has no words (`window_of`),
 white space is a character like any other, and a text is its pieces laid end to end.
 """
 
@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -31,7 +30,8 @@ from tokenizers import (
 
 from ..errors import failing_as, need
 from ..progress import Progress, Waiting
-from .dedup import gathered
+from .options import PrepareConfig
+from .streams import gathered
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # WordPiece looks for its longest piece from the end of what it is given, so its time for a text
@@ -74,47 +74,17 @@ CHARACTERS = 128
 UNREPEATED = 0.75
 
 
-@dataclass(frozen=True)
-class Splitting:
-    """Boundaries that no piece may cross: `auto` is the usual pre-tokenizer of a kind."""
-
-    kind: str = "auto"
-    length: int | None = None
-    """characters of a chunk"""
-
-    @property
-    def window(self) -> int | None:
-        """The most characters of a piece for `none` and `chunks`, which look at nothing else; None
-        for those that split at words."""
-        return {"none": WINDOW, "chunks": self.length}.get(self.kind)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What a vocabulary is to be. kind: wordpiece, bpe, unigram, character or byte. min_frequency:
-    how often a piece must occur at least."""
-
-    kind: str
-    vocab_size: int
-    lowercase: bool
-    strip_accents: bool
-    min_frequency: int
-    splitting: Splitting = Splitting()
-
-
-def train(texts: Iterable[str], **what: Any) -> Tokenizer:
-    """A tokenizer with the special tokens [PAD] [UNK] [CLS] [SEP] [MASK] = 0..4. what: the fields
-    of Wanted.
+def train(texts: Iterable[str], options: PrepareConfig) -> Tokenizer:
+    """A tokenizer with the special tokens [PAD] [UNK] [CLS] [SEP] [MASK] = 0..4.
 
     Raises UserError if there are too few texts for a vocabulary.
     """
-    wanted = Wanted(**what)
     # Windows are short, and in a vocabulary of characters the longest word is one character.
-    whole = wanted.splitting.window is not None or wanted.kind in ("character", "byte")
+    whole = window_of(options) is not None or options.tokenizer in ("character", "byte")
     given = list(texts) if whole else [with_ends(text) for text in texts]
-    tokenizer = _KINDS[wanted.kind](given, wanted)
+    tokenizer = _KINDS[options.tokenizer](given, options)
     tokenizer.add_special_tokens(list(SPECIALS))
-    fact = f"the text holds too little for a vocabulary with vocab_size {wanted.vocab_size}"
+    fact = f"the text holds too little for a vocabulary with vocab_size {options.vocab_size}"
     need([tokenizer.token_to_id(t) for t in SPECIALS] == list(range(len(SPECIALS))), fact)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
@@ -124,16 +94,22 @@ def train(texts: Iterable[str], **what: Any) -> Tokenizer:
     return tokenizer
 
 
+def window_of(options: PrepareConfig) -> int | None:
+    """The most characters of a piece for `none` and `chunks`, which look at nothing else; None for
+    those that split at words."""
+    return {"none": WINDOW, "chunks": options.chunk_length}.get(options.pre_tokenizer)
+
+
 # ------------------------------------------------------------------ normalizers, pre-tokenizers
 
 
-def _normalizer(wanted: Wanted, compose: Any, *extra: Any) -> Any:
+def _normalizer(options: PrepareConfig, compose: Any, *extra: Any) -> Any:
     """Composes characters first. What is not an accent is composed again afterwards: syllables of
     Hangul, and vowel signs of Bengali, Tamil and a few other scripts."""
     steps = [compose()]
-    if wanted.strip_accents:
+    if options.accents_stripped:
         steps += [normalizers.NFD(), normalizers.StripAccents(), normalizers.NFC()]
-    if wanted.lowercase:
+    if options.lowercase:
         steps.append(normalizers.Lowercase())
     return normalizers.Sequence([*steps, *extra])
 
@@ -258,10 +234,12 @@ def _count(texts: list[str]) -> dict[str, int]:
     return {chr(c): int(counts[c]) for c in np.flatnonzero(counts)}
 
 
-def _often(counts: dict[str, int], wanted: Wanted, *, spaces: bool) -> list[tuple[str, int]]:
+def _often(
+    counts: dict[str, int], options: PrepareConfig, *, spaces: bool
+) -> list[tuple[str, int]]:
     """(character, number) of those that occur min_frequency times, the most frequent first; white
     space too if `spaces`."""
-    least = max(wanted.min_frequency, 1)
+    least = max(options.min_frequency, 1)
     letters = [(c, n) for c, n in counts.items() if n >= least and (spaces or not c.isspace())]
     return sorted(letters, key=lambda letter: (-letter[1], letter[0]))
 
@@ -294,23 +272,23 @@ def _numbered(pieces: list[str]) -> dict[str, int]:
     return {piece: i for i, piece in enumerate([*SPECIALS, *pieces])}
 
 
-def _character(texts: list[str], wanted: Wanted) -> Any:
+def _character(texts: list[str], options: PrepareConfig) -> Any:
     """A token for each character, white space included: the most frequent that fit. With `chunks`
     also the most frequent chunks (k-mers); a chunk that is not among them is its characters."""
-    length = wanted.splitting.length
-    normalizer = _normalizer(wanted, normalizers.NFC)
+    length = options.chunk_length
+    normalizer = _normalizer(options, normalizers.NFC)
     normal = [normalizer.normalize_str(text) for text in texts]
-    letters = _often(_count(normal), wanted, spaces=True)
-    free = wanted.vocab_size - len(SPECIALS)
+    letters = _often(_count(normal), options, spaces=True)
+    free = options.vocab_size - len(SPECIALS)
     kept = sorted(c for c, _ in letters[:free])
     if length is None:
         model = models.BPE(_numbered(kept), [], unk_token="[UNK]", fuse_unk=False)
-        split = at(ONE_SPACE) if wanted.splitting.kind == "whitespace" else windows(1)
+        split = at(ONE_SPACE) if options.pre_tokenizer == "whitespace" else windows(1)
     else:
         starts = ((text, i) for text in normal for i in range(0, len(text) - length + 1, length))
         chunks = Counter(text[i : i + length] for text, i in starts)
         known = set(kept)
-        ranks = sorted((-n, c) for c, n in chunks.items() if n >= max(wanted.min_frequency, 1))
+        ranks = sorted((-n, c) for c, n in chunks.items() if n >= max(options.min_frequency, 1))
         spelled = (c for _, c in ranks if known.issuperset(c) and c not in SPECIALS)
         kept += islice(spelled, free - len(kept))
         model = models.WordPiece(
@@ -326,32 +304,32 @@ def _character(texts: list[str], wanted: Wanted) -> Any:
 # ------------------------------------------------------------------ bytes
 
 
-def _around_bytes(model: Any, wanted: Wanted) -> Any:
+def _around_bytes(model: Any, options: PrepareConfig) -> Any:
     """A byte-level tokenizer with this model."""
-    kind, window = wanted.splitting.kind, wanted.splitting.window
+    kind, window = options.pre_tokenizer, window_of(options)
     splits = [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind == "auto")]
     if kind != "auto":
         splits.insert(0, windows(window) if window else at(SPACED_WORDS))
-    normalizer = _normalizer(wanted, normalizers.NFC)
+    normalizer = _normalizer(options, normalizers.NFC)
     return assembled(model, normalizer, splits, decoders.ByteLevel())
 
 
-def _byte(texts: list[str], wanted: Wanted) -> Any:
+def _byte(texts: list[str], options: PrepareConfig) -> Any:
     """A token for each of the 256 bytes, whatever the texts are."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    return _around_bytes(models.BPE(_numbered(alphabet), []), wanted)
+    return _around_bytes(models.BPE(_numbered(alphabet), []), options)
 
 
-def _bpe(texts: list[str], wanted: Wanted) -> Any:
+def _bpe(texts: list[str], options: PrepareConfig) -> Any:
     least = len(SPECIALS) + 256
     fact = f"byte-level BPE needs a vocab_size of at least {least}, the bytes and special tokens"
-    need(wanted.vocab_size >= least, fact, "tokenizer byte has just these")
-    tokenizer = _around_bytes(models.BPE(), wanted)
-    if wanted.splitting.window is not None:
-        texts = enough(texts, wanted.vocab_size)
+    need(options.vocab_size >= least, fact, "tokenizer byte has just these")
+    tokenizer = _around_bytes(models.BPE(), options)
+    if window_of(options) is not None:
+        texts = enough(texts, options.vocab_size)
     trainer = trainers.BpeTrainer(
-        vocab_size=wanted.vocab_size,
-        min_frequency=wanted.min_frequency,
+        vocab_size=options.vocab_size,
+        min_frequency=options.min_frequency,
         show_progress=False,
         special_tokens=list(SPECIALS),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
@@ -363,34 +341,34 @@ def _bpe(texts: list[str], wanted: Wanted) -> Any:
 # ------------------------------------------------------------------ WordPiece
 
 
-def _wordpiece(texts: list[str], wanted: Wanted) -> Any:
+def _wordpiece(texts: list[str], options: PrepareConfig) -> Any:
     """The library's trainer numbers the pieces `##c` in the order in which a hash map yields them,
     and breaks later ties by these numbers. To fix the numbers, every `##c` is passed beforehand,
     sorted, as a "special token"; afterwards the model is built again with only the true ones."""
-    spaces = wanted.splitting.window is not None
+    spaces = window_of(options) is not None
     prefix = "" if spaces else "##"  # of a piece that continues a word
-    draft = bert_like(wanted)
+    draft = bert_like(options)
     long_words = not spaces and has_long_words(texts, draft)
     counts: Counter[str] = Counter()
     # Exact, because BERT's normalizer treats one character at a time.
     for character, n in _count(texts).items():
         for c in draft.normalizer.normalize_str(character):
             counts[c] += n
-    letters = _often(counts, wanted, spaces=spaces)
-    draft = bert_like(wanted, long_words=long_words)
+    letters = _often(counts, options, spaces=spaces)
+    draft = bert_like(options, long_words=long_words)
     joining = set() if spaces else {c for c, _ in letters if _joins(draft, c)}
     numbers_L = np.array([n for _, n in letters])
     places_L = np.array([1 + (c in joining) for c, _ in letters])
-    vocab_size = wanted.vocab_size
+    vocab_size = options.vocab_size
     limit = capacity(numbers_L, places_L, vocab_size)
 
     def trained() -> Any:
         """The tokenizer, trained with so many characters."""
         starts = sorted(c for c, _ in letters[:limit])
-        tokenizer = bert_like(wanted, long_words=long_words)
+        tokenizer = bert_like(options, long_words=long_words)
         trainer = trainers.WordPieceTrainer(
             vocab_size=vocab_size,
-            min_frequency=wanted.min_frequency,
+            min_frequency=options.min_frequency,
             show_progress=False,
             special_tokens=[*SPECIALS, *(f"##{c}" for c in starts if c in joining)],
             initial_alphabet=starts,
@@ -418,23 +396,23 @@ def _wordpiece(texts: list[str], wanted: Wanted) -> Any:
         max_input_chars_per_word=MAX_WORD,
         continuing_subword_prefix=prefix,
     )
-    return bert_like(wanted, model, long_words=long_words)
+    return bert_like(options, model, long_words=long_words)
 
 
-def bert_like(wanted: Wanted, model: Any = None, *, long_words: bool = False) -> Any:
+def bert_like(options: PrepareConfig, model: Any = None, *, long_words: bool = False) -> Any:
     """A WordPiece tokenizer with this model; `auto` without long words is BERT's. long_words: words
     are cut into windows, because many are longer than WordPiece takes."""
-    window = wanted.splitting.window
+    window = window_of(options)
     normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=window is None,
-        strip_accents=wanted.strip_accents,
-        lowercase=wanted.lowercase,
+        strip_accents=options.accents_stripped,
+        lowercase=options.lowercase,
     )
     model = model or models.WordPiece(unk_token="[UNK]")
     if window is not None:
         return assembled(model, normalizer, [windows(window)], decoders.Fuse())
-    spaced = wanted.splitting.kind == "whitespace"
+    spaced = options.pre_tokenizer == "whitespace"
     words = pre_tokenizers.WhitespaceSplit() if spaced else pre_tokenizers.BertPreTokenizer()
     splits = [words, windows(WINDOW)] if long_words else [words]
     decoder = decoders.WordPiece(prefix="##", cleanup=not spaced)
@@ -467,11 +445,11 @@ def _joins(tokenizer: Any, character: str) -> bool:
 # ------------------------------------------------------------------ Unigram
 
 
-def _unigram(texts: list[str], wanted: Wanted) -> Any:
+def _unigram(texts: list[str], options: PrepareConfig) -> Any:
     """Deterministic by `canonical_pieces`, in bounded time by `enough`. Raises UserError if the
     vocabulary is too small for the characters of the texts."""
-    draft = _around_unigram(models.Unigram(), wanted)
-    size = wanted.vocab_size
+    draft = _around_unigram(models.Unigram(), options)
+    size = options.vocab_size
     trainer = trainers.UnigramTrainer(
         vocab_size=size, show_progress=False, special_tokens=list(SPECIALS), unk_token="[UNK]"
     )
@@ -484,17 +462,17 @@ def _unigram(texts: list[str], wanted: Wanted) -> Any:
     # Not the draft with another model: its special tokens have other ids if the trainer learnt a
     # piece of the same name from a text that mentions one.
     pieces = canonical_pieces([(piece, score) for piece, score in found])
-    return _around_unigram(models.Unigram(pieces, unk_id=SPECIALS.index("[UNK]")), wanted)
+    return _around_unigram(models.Unigram(pieces, unk_id=SPECIALS.index("[UNK]")), options)
 
 
-def _around_unigram(model: Any, wanted: Wanted) -> Any:
+def _around_unigram(model: Any, options: PrepareConfig) -> Any:
     """A tokenizer with this model."""
-    window = wanted.splitting.window
+    window = window_of(options)
     mark: dict[str, Any] = {"replacement": "▁", "prepend_scheme": "always"}
     spaces = normalizers.Replace(Regex(r"\s+"), " ")
     splits = [pre_tokenizers.Metaspace(**mark, split=window is None)]
     splits += [] if window is None else [windows(window)]
-    normalizer = _normalizer(wanted, normalizers.NFKC, spaces)
+    normalizer = _normalizer(options, normalizers.NFKC, spaces)
     return assembled(model, normalizer, splits, decoders.Metaspace(**mark))
 
 
@@ -521,7 +499,7 @@ def canonical_pieces(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]
     )
 
 
-_KINDS: dict[str, Callable[[list[str], Wanted], Any]] = {
+_KINDS: dict[str, Callable[[list[str], PrepareConfig], Any]] = {
     "wordpiece": _wordpiece,
     "bpe": _bpe,
     "unigram": _unigram,

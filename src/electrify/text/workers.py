@@ -14,15 +14,14 @@ import multiprocessing
 import os
 import platform
 import signal
-import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache
 from importlib.metadata import version
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from ..cores import cores
@@ -34,17 +33,12 @@ SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1}
 _PR_SET_PDEATHSIG = 1
 
 
-@contextlib.contextmanager
-def workers(engine: str, count: int | None, start: Start, argument: Any) -> Iterator[Executor]:
+def workers(
+    engine: str, count: int | None, start: Start, argument: Any
+) -> contextlib.AbstractContextManager[Any]:
     """Processes of this host, or those of a Ray cluster. count: the maximum number of tasks at a
     time [default: the number of cores, or the CPUs of the cluster]. argument: hashable."""
-    if engine == "local":
-        with Processes(count or cores(), start, argument) as pool:
-            yield pool
-    else:
-        # Ray prints there about hosts that it lost; standard output is for results.
-        with contextlib.redirect_stdout(sys.stderr), Ray(count, start, argument) as pool:
-            yield pool
+    return (cluster if engine == "ray" else Processes)(count, start, argument)
 
 
 def ordered(pool: Any, tasks: Iterable[Any]) -> Iterator[Any]:
@@ -81,10 +75,11 @@ class Processes(ProcessPoolExecutor):
 
     lost = BrokenProcessPool
 
-    def __init__(self, count: int, start: Start, argument: Any) -> None:
-        spawn = multiprocessing.get_context("spawn")
+    def __init__(self, count: int | None, start: Start, argument: Any) -> None:
+        count, spawn = count or cores(), multiprocessing.get_context("spawn")
         super().__init__(count, spawn, _begin, (os.getpid(), start, argument))
         self.ahead = 2 * count
+        """Tasks that are submitted before the first of them has ended."""
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Submitting starts processes. They are not to run the user's script again, as
@@ -133,36 +128,31 @@ def die_with(parent: int) -> None:
 # ------------------------------------------------------------------ a Ray cluster
 
 
-class Ray(Executor):
+@contextlib.contextmanager
+def cluster(count: int | None, start: Start, argument: Any) -> Iterator[Any]:
     """The cluster at RAY_ADDRESS, or a new one on this host that ends with the context. A program
     that has called `ray.init` itself keeps its cluster."""
-
-    def __init__(self, count: int | None, start: Start, argument: Any) -> None:
-        self.ray = require()
-        self.lost = self.ray.exceptions.RayError
-        self._joined = not self.ray.is_initialized()
-        if self._joined:
-            self._join(os.environ.get("RAY_ADDRESS", "local"), count or cores())
-        self.ahead = count or 2 * max(1, int(self.ray.cluster_resources().get("CPU", 0)))
-        self._start = self.ray.put((versions(), start, argument))
-        self._on_host = self.ray.remote(on_host).options(max_retries=RETRIES, num_cpus=1)
-
-    def _join(self, address: str, count: int) -> None:
-        how: dict[str, Any] = {"address": address}
-        if address == "local":
-            how |= {"num_cpus": count, "include_dashboard": False}
-        host, _, port = address.rpartition(":")
-        with failing_as(f"no Ray cluster at RAY_ADDRESS {address}"):
-            if port.isdigit():  # Ray would try for minutes
-                socket.create_connection((host.rpartition("/")[2], int(port)), timeout=10).close()
-            self.ray.init(**how, log_to_driver=False, logging_level="ERROR")
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return self._on_host.remote(self._start, *args).future()
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        if self._joined:
-            self.ray.shutdown()
+    ray = require()
+    joined = not ray.is_initialized()
+    # Ray prints there about hosts that it lost; standard output is for results.
+    with contextlib.redirect_stdout(sys.stderr):
+        if joined:
+            address = os.environ.get("RAY_ADDRESS", "local")
+            new = {"num_cpus": count or cores(), "include_dashboard": False}
+            how = {"address": address} | (new if address == "local" else {})
+            with failing_as(f"no Ray cluster at RAY_ADDRESS {address}"):
+                ray.init(**how, log_to_driver=False, logging_level="ERROR")
+        try:
+            remote = ray.remote(on_host).options(max_retries=RETRIES, num_cpus=1)
+            first = ray.put((versions(), start, argument))
+            yield SimpleNamespace(
+                submit=lambda _, task: remote.remote(first, task).future(),
+                ahead=count or 2 * max(1, int(ray.cluster_resources().get("CPU", 0))),
+                lost=ray.exceptions.RayError,
+            )
+        finally:
+            if joined:
+                ray.shutdown()
 
 
 def require() -> Any:

@@ -31,7 +31,7 @@ from ..recipe import Recipe, dump, override, stages_of
 from ..rules import cautions, check
 from ..tables import DISCRIMINATOR
 from ..text.corpus import TOKENIZER, is_prepared, prepared, verify
-from ..text.report import more_validation
+from ..text.report import NONE_HELD_OUT
 from . import CONFIG, FACTS, GENERATOR_STAGE, WANDB, checkpoint, dist
 from .job import (
     SPLIT,
@@ -341,4 +341,4 @@ def announcement(run: Run, then: Mapping[str, Any], *, parameters: int) -> Itera
         * (run.step > 0)
     )
     if run.settings.eval_steps and not run.data.validated(run.settings.eval_rows):
-        yield f"warning: nothing is validated: {more_validation(loader.corpus.manifest)}"
+        yield f"warning: nothing is validated: {NONE_HELD_OUT}"
