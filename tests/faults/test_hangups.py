@@ -10,7 +10,7 @@ from small import listing, write_text
 
 # A verb, and the call at which the signal comes; and the verbs that resume.
 STAGES = [
-    ("prepare", "electrify.text.prepare:join@1"),
+    ("prepare", "electrify.text.prepare:Preparation.join@1"),
     ("finetune", "electrify.finetuning.loop:train@2"),
     ("evaluate", "electrify.scoring.blimp:judge@1"),
     ("detect", "electrify.scoring.detect:show_detection@1"),

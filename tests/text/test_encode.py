@@ -88,8 +88,7 @@ def test_part_file_holds_both_splits(tmp_path: Path) -> None:
     """One that is cut, or has a changed byte, is not used."""
     handle = start(Start(tokenizer=tokenizer_json(), unk=1, dtype="<u2"))
     path = tmp_path / "1.part"
-    name, made = handle(Task("1.part", ["hello world", "the", "hello"], [False, True, False]))
-    write_part(tmp_path / name, made)
+    write_part(*handle(Task(path, ["hello world", "the", "hello"], [False, True, False])))
     found, good = read_part(path), path.read_bytes()
     assert found is not None
     read = (found[1]["train"], found[1]["valid"])

@@ -127,7 +127,7 @@ def test_changed_input_and_options_of_an_unfinished_run(corpus, tmp_path, monkey
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(prepare, "join", stop)
+        patch.setattr(prepare.Preparation, "join", stop)
         with pytest.raises(KeyboardInterrupt):
             run(corpus, tmp_path / "data")
     parts = sorted((tmp_path / "data" / UNFINISHED).glob("parts/*.part"))
@@ -162,9 +162,9 @@ def test_documents_that_come_again_are_not_one_more(tmp_path: Path) -> None:
     def taken(**changes: Any) -> list[str]:
         given = {"inputs": (str(tmp_path / "a.txt"),), "output_dir": "unused"}
         options = PrepareConfig(**given, document_boundary="line", **changes)
-        sources = choose_sources(options)
-        with prepare.reading(sources, "reading") as bar:
-            return [text for _, text in prepare.hashed(options, sources, Counter(), bar)]
+        work = prepare.Preparation(options, choose_sources(options), {})
+        with work.reading("reading") as bar:
+            return [text for _, text in work.documents(Counter(), bar)]
 
     assert taken(max_documents=12) == lines[:31]
     assert taken(max_documents=12, deduplicate=False) == lines[:12]

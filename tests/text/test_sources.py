@@ -44,7 +44,7 @@ def test_a_folder_in_sorted_order_and_what_is_left_out_of_it(tmp_path, monkeypat
         "left out 7; hidden: 1 (.hidden); files about the corpus: 1 (README.md); "
         "links to folders (not followed): 2 (back, linked); "
         "files of other kinds: 1 (c/pic.png); empty files: 1 (empty.txt); "
-        "tables without a column 'text': 1 (corpus/list.csv)\n"
+        "tables without a column of text: 1 (corpus/list.csv)\n"
     )
     listing = Path.iterdir
     monkeypatch.setattr(Path, "iterdir", lambda self: sorted(listing(self), reverse=True))

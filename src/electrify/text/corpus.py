@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -230,30 +231,24 @@ Documents = tuple[np.ndarray, np.ndarray]
 """The lengths of some documents, and their token ids, laid end to end."""
 
 
-class CorpusWriter:
-    """Documents of both splits -> the files of a corpus, without its manifest."""
-
-    def __init__(self, folder: Path, vocab_size: int, *, shard_mb: int) -> None:
-        self._folder = folder
-        self._dtype = token_dtype(vocab_size)
-        self._unigram_V = np.zeros(vocab_size, np.int64)
-        how: dict[str, Any] = {"dtype": self._dtype, "shard_bytes": shard_mb << 20}
-        self._writers = {split: ShardWriter(folder, split, **how) for split in SPLITS}
-
-    def add(self, documents: dict[Split, Documents]) -> None:
-        for split, writer in self._writers.items():
+def write_shards(
+    folder: Path, parts: Iterable[dict[Split, Documents]], vocab_size: int, *, shard_mb: int
+) -> dict[str, Any]:
+    """The files of a corpus, without its manifest. Returns the fields that describe them there."""
+    dtype, unigram_V = token_dtype(vocab_size), np.zeros(vocab_size, np.int64)
+    how: dict[str, Any] = {"dtype": dtype, "shard_bytes": shard_mb << 20}
+    writers = {split: ShardWriter(folder, split, **how) for split in SPLITS}
+    for documents in parts:
+        for split, writer in writers.items():
             writer.add(*documents[split])
-        self._unigram_V += np.bincount(documents["train"][1], minlength=len(self._unigram_V))
-
-    def close(self) -> dict[str, Any]:
-        """The fields of the manifest that describe the files."""
-        return {
-            "format": 1,
-            "dtype": self._dtype.name,
-            "vocab_size": len(self._unigram_V),
-            "unigram_sha256": put_array(self._folder / UNIGRAM, self._unigram_V),
-            "splits": {split: writer.close() for split, writer in self._writers.items()},
-        }
+        unigram_V += np.bincount(documents["train"][1], minlength=vocab_size)
+    return {
+        "format": 1,
+        "dtype": dtype.name,
+        "vocab_size": vocab_size,
+        "unigram_sha256": put_array(folder / UNIGRAM, unigram_V),
+        "splits": {split: writer.close() for split, writer in writers.items()},
+    }
 
 
 class ShardWriter:

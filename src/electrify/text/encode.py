@@ -61,19 +61,19 @@ class Start:
 
 @dataclass(frozen=True)
 class Task:
-    """Documents to encode: `texts[i]` belongs to the validation split if `valid[i]`. name: that of
-    its part."""
+    """Documents to encode: `texts[i]` belongs to the validation split if `valid[i]`."""
 
-    name: str
+    path: Path
+    """where its part will be, on the host of the command"""
     texts: list[str]
     valid: list[bool]
 
 
-def start(settings: Start) -> Callable[[Task], tuple[str, bytes]]:
+def start(settings: Start) -> Callable[[Task], tuple[Path, bytes]]:
     """Returns the function that makes the part of a task."""
     encode = Encoder(settings.tokenizer, unk=settings.unk)
 
-    def handle(task: Task) -> tuple[str, bytes]:
+    def handle(task: Task) -> tuple[Path, bytes]:
         lengths, ids, unknown = encode(task.texts)
         counts = {
             **counted(task.texts, unknown),
@@ -83,7 +83,7 @@ def start(settings: Start) -> Callable[[Task], tuple[str, bytes]]:
         }
         file, ids = io.BytesIO(), ids.astype(settings.dtype)
         np.savez(file, counts=json.dumps(counts), valid=task.valid, lengths=lengths, ids=ids)
-        return task.name, file.getvalue()
+        return task.path, file.getvalue()
 
     return handle
 

@@ -41,12 +41,14 @@ from .corpus import (
     STATE,
     TOKENIZER,
     UNFINISHED,
-    CorpusWriter,
+    Documents,
     Manifest,
+    Split,
     read_manifest,
     token_dtype,
     verify,
     write_manifest,
+    write_shards,
 )
 from .dedup import Pair, Sample, Seen, digest, fraction, is_held_out
 from .documents import documents
@@ -108,7 +110,7 @@ def prepare(options: PrepareConfig) -> Manifest:
                 (part / "parts").mkdir(parents=True)
                 (part / "state.json").write_text(json_text(state, indent=1), encoding="utf-8")
         try:
-            manifest = _made(options, sources, state, began)
+            manifest = Preparation(options, sources, state).run(began)
         except UserError:
             # A mistake of the user was found before any text was tokenised, so there is nothing to
             # continue, and the next command may have other options.
@@ -118,33 +120,6 @@ def prepare(options: PrepareConfig) -> Manifest:
             raise
         shutil.rmtree(folder / UNFINISHED)
         return manifest
-
-
-def _made(
-    options: PrepareConfig, sources: list[Source], state: dict[str, Any], began: float
-) -> Manifest:
-    seconds: dict[str, float] = {}
-
-    def ended(step: str) -> None:
-        seconds[step] = time.perf_counter() - began - sum(seconds.values())
-
-    sources = collected(options, sources)
-    ended("collect")
-    tokenizer_for(options, sources)
-    ended("tokenizer")
-    encoding = Encoding(options, sources)
-    encoding.run()
-    ended("encode")
-    manifest = join(options, state, encoding)
-    ended("join")
-    log = {
-        "seconds": {**seconds, "total": sum(seconds.values())},
-        "parts": len(encoding.parts),
-        "parts_reused": encoding.reused,
-        "engine": options.engine,
-    }
-    write(Path(options.output_dir) / LOG, json.dumps(log, indent=1) + "\n")
-    return manifest
 
 
 def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
@@ -168,129 +143,141 @@ def must_be_same(folder: Path, had: dict[str, Any], now: dict[str, Any]) -> None
     for name in sorted(old.keys() | new.keys()):
         was, wanted = old.get(name), new.get(name)
         need(was == wanted, f"{fact}: its {name} is {was!r}, now {wanted!r}", advice)
-    same = [row["name"] for row in had["sources"]] == [row["name"] for row in now["sources"]]
-    need(same, f"{fact}: it was made from other inputs", advice)
-    changed = next((row["name"] for row in now["sources"] if row not in had["sources"]), "")
-    need(not changed, f"{fact}: other contents of {changed}", advice)
+    odd = next((row["name"] for row in now["sources"] if row not in had["sources"]), "them")
+    same = had["sources"] == now["sources"]
+    need(same, f"{fact}: other inputs, or other contents of {odd}", advice)
 
 
-def collected(options: PrepareConfig, sources: list[Source]) -> list[Source]:
-    """The sources, with the embedded corpus in a file that is read in its place."""
-    path = Path(options.output_dir) / UNFINISHED / "pydocs.jsonl"
-    if any(s.format == "pydocs" for s in sources) and not path.is_file():
-        pydocs.write(path, key=options.text_column, workers=options.workers or cores())
-    return [replace(s, format="jsonl", path=path) if s.format == "pydocs" else s for s in sources]
+class Preparation:
+    """The work of one command, in the order of its methods."""
 
-
-# ------------------------------------------------------------------ the tokenizer
-
-
-def tokenizer_for(options: PrepareConfig, sources: list[Source]) -> None:
-    """Puts the tokenizer into its folder, unless an earlier run of the same command did. Raises
-    UserError if there is nothing to train on."""
-    folder = Path(options.output_dir) / TOKENIZER
-    if folder.is_dir():
-        return
-    if not options.trains_tokenizer:
-        save_existing(options.tokenizer, folder)
-        return
-    texts = sampled(options, sources)
-    size, kind = sum(map(len, texts)) / 1e6, options.tokenizer
-    say(f"training a {kind} vocabulary on {size:,.1f} MB of text in {len(texts)} documents")
-    tokenizer = train(texts, options)
-    must_know_sample(tokenizer, texts, options)
-    if (found := tokenizer.get_vocab_size()) < options.vocab_size:
-        say(f"the vocabulary has {found} pieces, not {options.vocab_size}: there are no more")
-    save_trained(tokenizer, folder, options)
-
-
-def sampled(options: PrepareConfig, sources: list[Source]) -> list[str]:
-    """At most tokenizer_sample_mb of text outside the validation split: the documents with the
-    smallest numbers, in their order. A document that the corpus would drop because it occurred
-    before counts as one."""
-    kept = Sample(options.tokenizer_sample_mb * 1_000_000)
-    with reading(sources, "reading for the vocabulary") as bar:
-        # The counts for the report come from the encoding pass.
-        for number, text in hashed(options, sources, Counter(), bar):
-            if not is_held_out(number, options.valid_fraction):
-                kept.add(fraction(number, stream=1), text)
-    texts = kept.texts()
-    must_have_text(bool(texts), sources)
-    return texts
-
-
-def must_have_text(found: bool, sources: list[Source]) -> None:
-    """Raises UserError if nothing was found outside of the validation split."""
-    fact = f"the corpus is empty: no text in {shown(sources)} outside of the validation split"
-    need(found, fact, "give more text, or a lower valid_fraction")
-
-
-def reading(sources: list[Source], title: str) -> Progress:
-    total = sum(s.size for s in sources) / 1e6
-    return Progress(total or None, title=title, unit="MB")
-
-
-def hashed(
-    options: PrepareConfig, sources: list[Source], counts: Counter[str], bar: Progress
-) -> Iterator[Pair]:
-    """The documents of the sources, duplicates included, up to max_documents, of which those that
-    occurred before are none where they are dropped."""
-
-    seen: set[bytes] = set()
-    left = options.max_documents
-    for source in sources:
-        advance = partial(_advance, bar, harmless(source.name))
-        for text in documents(source, options, counts=counts, advance=advance):
-            number = digest(text.encode())
-            yield number, text
-            if left is not None:  # what comes behind the last of them is not read
-                left -= number not in seen
-                if not left:
-                    return
-                if options.deduplicate:
-                    seen.add(number)
-
-
-def _advance(bar: Progress, name: str, n: int) -> None:
-    bar.advance(n / 1e6, note=name)
-
-
-# ------------------------------------------------------------------ encoding
-
-
-class Encoding:
-    """The pass over all documents: which go into which task, and the results."""
-
-    def __init__(self, options: PrepareConfig, sources: list[Source]) -> None:
-        folder = Path(options.output_dir)
-        file = folder / TOKENIZER / "tokenizer.json"
-        tokenizer = load_tokenizer(file.parent)
+    def __init__(
+        self, options: PrepareConfig, sources: list[Source], state: dict[str, Any]
+    ) -> None:
         self.options = options
         self.sources = sources
-        self.vocab_size = vocabulary_size(tokenizer)
-        self.special = special_ids(tokenizer)
+        self.folder = Path(options.output_dir)
         self.counts: Counter[str] = Counter()
         self.parts: list[Path] = []
         self.reused = 0
-        self._folder = folder / UNFINISHED / "parts"
-        dtype = token_dtype(self.vocab_size).str
-        self._start = Start(file.read_text(encoding="utf-8"), self.special.unk, dtype)
-        # What affects the bytes of a part, its counts included, besides its documents.
-        self._salt = json.dumps([sha256(file), dtype, options.valid_fraction]).encode()
+        self._state = state
 
-    def run(self) -> None:
+    def run(self, began: float) -> Manifest:
+        """began: by time.perf_counter()."""
+        seconds: dict[str, float] = {}
+
+        def ended(step: str) -> None:
+            seconds[step] = time.perf_counter() - began - sum(seconds.values())
+
+        self.collect()
+        ended("collect")
+        self.make_tokenizer()
+        ended("tokenizer")
+        self.encode()
+        ended("encode")
+        manifest = self.join()
+        ended("join")
+        log = {
+            "seconds": {**seconds, "total": sum(seconds.values())},
+            "parts": len(self.parts),
+            "parts_reused": self.reused,
+            "engine": self.options.engine,
+        }
+        write(self.folder / LOG, json.dumps(log, indent=1) + "\n")
+        return manifest
+
+    def collect(self) -> None:
+        """Writes the embedded corpus into a file that is read in its place."""
+        options, path = self.options, self.folder / UNFINISHED / "pydocs.jsonl"
+        for i, source in enumerate(self.sources):
+            if source.format == "pydocs":
+                if not path.is_file():
+                    pydocs.write(path, key=options.text_column, workers=options.workers or cores())
+                self.sources[i] = replace(source, format="jsonl", path=path)
+
+    # -------------------------------------------------------------- reading
+
+    def reading(self, title: str) -> Progress:
+        total = sum(s.size for s in self.sources) / 1e6
+        return Progress(total or None, title=title, unit="MB")
+
+    def documents(self, counts: Counter[str], bar: Progress) -> Iterator[Pair]:
+        """The documents of the sources, duplicates included, up to max_documents, of which those
+        that occurred before are none where they are dropped."""
+        seen: set[bytes] = set()
+        left = self.options.max_documents
+        for source in self.sources:
+            advance = partial(_advance, bar, harmless(source.name))
+            for text in documents(source, self.options, counts=counts, advance=advance):
+                number = digest(text.encode())
+                yield number, text
+                if left is not None:  # what comes behind the last of them is not read
+                    left -= number not in seen
+                    if not left:
+                        return
+                    if self.options.deduplicate:
+                        seen.add(number)
+
+    def must_have_text(self, found: bool) -> None:
+        """Raises UserError if nothing was found outside of the validation split."""
+        fact = f"the corpus is empty: no text in {shown(self.sources)} outside of the validation"
+        need(found, f"{fact} split", "give more text, or a lower valid_fraction")
+
+    # -------------------------------------------------------------- the tokenizer
+
+    def make_tokenizer(self) -> None:
+        """Puts the tokenizer into its folder, unless an earlier run of the same command did. Raises
+        UserError if there is nothing to train on."""
+        options, folder = self.options, self.folder / TOKENIZER
+        if folder.is_dir():
+            return
+        if not options.trains_tokenizer:
+            save_existing(options.tokenizer, folder)
+            return
+        texts = self.sample()
+        size, kind = sum(map(len, texts)) / 1e6, options.tokenizer
+        say(f"training a {kind} vocabulary on {size:,.1f} MB of text in {len(texts)} documents")
+        tokenizer = train(texts, options)
+        must_know_sample(tokenizer, texts, options)
+        if (found := tokenizer.get_vocab_size()) < options.vocab_size:
+            say(f"the vocabulary has {found} pieces, not {options.vocab_size}: there are no more")
+        save_trained(tokenizer, folder, options)
+
+    def sample(self) -> list[str]:
+        """At most tokenizer_sample_mb of text outside the validation split: the documents with the
+        smallest numbers, in their order. A document that the corpus would drop because it occurred
+        before counts as one."""
+        kept = Sample(self.options.tokenizer_sample_mb * 1_000_000)
+        with self.reading("reading for the vocabulary") as bar:
+            # The counts for the report come from the encoding pass.
+            for number, text in self.documents(Counter(), bar):
+                if not is_held_out(number, self.options.valid_fraction):
+                    kept.add(fraction(number, stream=1), text)
+        texts = kept.texts()
+        self.must_have_text(bool(texts))
+        return texts
+
+    # -------------------------------------------------------------- parts and shards
+
+    def encode(self) -> None:
         """Makes the parts that do not exist."""
-        engine, count = self.options.engine, self.options.workers
+        file = self.folder / TOKENIZER / "tokenizer.json"
+        tokenizer = load_tokenizer(file.parent)
+        self._special, self._vocab_size = special_ids(tokenizer), vocabulary_size(tokenizer)
+        dtype = token_dtype(self._vocab_size).str
+        # What affects the bytes of a part, its counts included, besides its documents.
+        salt = json.dumps([sha256(file), dtype, self.options.valid_fraction]).encode()
+        first = Start(file.read_text(encoding="utf-8"), self._special.unk, dtype)
         with (
-            reading(self.sources, "tokenising") as bar,
-            workers(engine, count, start, self._start) as pool,
+            self.reading("tokenising") as bar,
+            workers(self.options.engine, self.options.workers, start, first) as pool,
         ):
-            for name, part in ordered(pool, self._tasks(bar)):
-                write_part(self._folder / name, part)
+            for path, part in ordered(pool, self._tasks(bar, salt)):
+                write_part(path, part)
 
-    def _tasks(self, bar: Progress) -> Iterator[Task]:
+    def _tasks(self, bar: Progress, salt: bytes) -> Iterator[Task]:
         """The tasks whose part does not exist yet."""
-        pairs = hashed(self.options, self.sources, self.counts, bar)
+        pairs = self.documents(self.counts, bar)
         seen = Seen()
         for block in gathered(pairs, lambda pair: len(pair[1]), TASK_CHARACTERS, TASK_DOCUMENTS):
             if self.options.deduplicate:
@@ -299,39 +286,43 @@ class Encoding:
                 block = [*compress(block, new)]
             if not block:
                 continue
-            valid = [is_held_out(h, self.options.valid_fraction) for h, _ in block]
-            name = hashlib.sha256(self._salt + b"".join(h for h, _ in block)).hexdigest() + ".part"
-            self.parts.append(self._folder / name)
+            name = hashlib.sha256(salt + b"".join(h for h, _ in block)).hexdigest()
+            self.parts.append(self.folder / UNFINISHED / "parts" / f"{name}.part")
             if read_part(self.parts[-1]) is None:
-                yield Task(name, [text for _, text in block], valid)
+                valid = [is_held_out(h, self.options.valid_fraction) for h, _ in block]
+                yield Task(self.parts[-1], [text for _, text in block], valid)
             else:
                 self.reused += 1
 
+    def join(self) -> Manifest:
+        """Writes the parts into shards, then the counts of ids, and the manifest last: it is what
+        makes a folder a prepared corpus."""
+        shard_mb = self.options.shard_mb
+        files = write_shards(self.folder, self._parts(), self._vocab_size, shard_mb=shard_mb)
+        self.must_have_text(bool(files["splits"]["train"]))
+        must_know(self.counts, self.options, where=shown(self.sources))
+        tokenizer = {p.name: sha256(p) for p in sorted((self.folder / TOKENIZER).iterdir())}
+        manifest = Manifest(
+            **files,
+            **self._state,
+            special_ids=self._special,
+            tokenizer_sha256=tokenizer["tokenizer.json"],
+            tokenizer_files=tokenizer,
+            counts={name: self.counts[name] for name in COUNTED},
+        )
+        write_manifest(self.folder, manifest)
+        return manifest
 
-def join(options: PrepareConfig, state: dict[str, Any], encoding: Encoding) -> Manifest:
-    """Writes the parts into shards, then the counts of ids, and the manifest last: it is what makes
-    a folder a prepared corpus."""
-    folder, counts = Path(options.output_dir), encoding.counts
-    writer = CorpusWriter(folder, encoding.vocab_size, shard_mb=options.shard_mb)
-    with Progress(len(encoding.parts), title="joining", unit="parts") as bar:
-        for path in encoding.parts:
-            found = read_part(path)
-            if found is None:
-                raise UserError(f"{path} was changed. Run the same command again")
-            counts.update(found[0])
-            writer.add(found[1])
-            bar.advance()
-    files = writer.close()
-    must_have_text(bool(files["splits"]["train"]), encoding.sources)
-    must_know(counts, options, where=shown(encoding.sources))
-    tokenizer = {p.name: sha256(p) for p in sorted((folder / TOKENIZER).iterdir())}
-    manifest = Manifest(
-        **files,
-        **state,
-        special_ids=encoding.special,
-        tokenizer_sha256=tokenizer["tokenizer.json"],
-        tokenizer_files=tokenizer,
-        counts={name: counts[name] for name in COUNTED},
-    )
-    write_manifest(folder, manifest)
-    return manifest
+    def _parts(self) -> Iterator[dict[Split, Documents]]:
+        with Progress(len(self.parts), title="joining", unit="parts") as bar:
+            for path in self.parts:
+                found = read_part(path)
+                if found is None:
+                    raise UserError(f"{path} was changed. Run the same command again")
+                self.counts.update(found[0])
+                yield found[1]
+                bar.advance()
+
+
+def _advance(bar: Progress, name: str, n: int) -> None:
+    bar.advance(n / 1e6, note=name)

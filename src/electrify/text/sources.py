@@ -98,30 +98,25 @@ def choose_sources(options: PrepareConfig) -> list[Source]:
     left: LeftOut = {}
     further = IN_FOLDERS.get(options.document_boundary, frozenset())
     found = resolve(options.inputs, left, output=Path(options.output_dir), further=further)
-    for i, source in enumerate(found):
+    chosen: list[Source] = []
+    for source in found:
+        column = ""
         if source.format in WITH_COLUMNS:
             with suppress(UserError):  # whatever reads all of it says what is wrong
-                found[i] = replace(source, column=column_of(source, options))
-    usual = TEXT_COLUMNS[0]
-    given = options.text_column != usual
-
-    def is_text(source: Source) -> bool:
-        """Next to the texts of a folder, a table or a .json usually holds metadata about them."""
+                column = column_of(source, options)
+        # Next to the texts of a folder, a table or a .json may hold metadata about them.
         is_table = source.format in ("csv", "tsv") or ending_of(source.path) == ".json"
-        has_column = bool(source.column) if given else source.column == usual
-        return has_column or not (is_table and source.in_folder)
-
-    # Where there is nothing else, the tables are the corpus, and their column has another name.
-    chosen = [s for s in found if is_text(s)] or [s for s in found if s.column]
-    if not chosen:
-        column_of(found[0], options)  # which raises the error
-    kept = set(chosen)
-    if aside := [s.name for s in found if s not in kept]:
-        left[f"tables without a column {options.text_column!r}"] = aside
+        if column or not (is_table and source.in_folder):
+            chosen.append(replace(source, column=column))
+        else:
+            left.setdefault("tables without a column of text", []).append(source.name)
     if left:
         say(left_out(left))
+    if not chosen:
+        column_of(found[0], options)  # which raises the error
+    usual = TEXT_COLUMNS[0]
     others = {s.column for s in chosen} - {"", usual}
-    for column in () if given else sorted(others):
+    for column in sorted(others) if options.text_column == usual else ():
         say(
             f"{shown([s for s in chosen if s.column == column])}: no column {usual!r}, so the text "
             f"is read from {column!r}; --text-column names another one"
