@@ -40,7 +40,7 @@ def failing_as(what: str) -> Iterator[None]:
     even an Exception.)"""
     try:
         yield
-    except (KeyboardInterrupt, SystemExit, UserError):
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, UserError):
         raise
     except BaseException as e:
         if is_of_memory(e):

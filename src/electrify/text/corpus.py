@@ -21,26 +21,20 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
-from annotated_types import Gt, Le
 
 from ..errors import failing_as, need
 from ..files import json_text, read_json, sha256, sync, text_hash, write, written
 from ..progress import say
 from ..special import SpecialIds
-from ..values import Natural
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 Split = Literal["train", "valid"]
 SPLITS: tuple[Split, ...] = get_args(Split)
-Dtype = Literal["uint16", "uint32"]
 MANIFEST = "manifest.json"
 TOKENIZER = "tokenizer"  # the folder beside it
 UNIGRAM = "unigram.npy"
@@ -56,8 +50,8 @@ class Shard:
 
     tokens_file: str
     documents_file: str
-    tokens: Natural
-    documents: Natural
+    tokens: int
+    documents: int
     tokens_sha256: str
     documents_sha256: str
 
@@ -66,10 +60,10 @@ class Shard:
 class Manifest:
     """The content of a prepared corpus."""
 
-    format: Literal[1]
-    dtype: Dtype
+    format: int
+    dtype: str
     """Of the token ids in a shard."""
-    vocab_size: Annotated[int, Gt(0), Le(1 << 32)]
+    vocab_size: int
     special_ids: SpecialIds
     tokenizer_sha256: str
     """Hash of tokenizer/tokenizer.json: the identity of the vocabulary, stored in checkpoints too.
@@ -137,14 +131,12 @@ def read_manifest(folder: Path) -> Manifest:
     fields = read_json(path)
     whole = fields.pop("sha256", None) == _hash_of(fields)
     need(whole, f"{path} is damaged or was edited: its checksum differs", AGAIN)
-    return _schema().validate_python(fields)
-
-
-@cache
-def _schema() -> TypeAdapter[Manifest]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Manifest)
+    splits, special = fields.pop("splits"), fields.pop("special_ids")
+    return Manifest(
+        **fields,
+        splits={split: [Shard(**shard) for shard in shards] for split, shards in splits.items()},
+        special_ids=SpecialIds(**special | {"others": tuple(special["others"])}),
+    )
 
 
 def is_unfinished(folder: Path) -> bool:

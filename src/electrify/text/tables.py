@@ -253,16 +253,11 @@ def hub_rows(name: str, split: str) -> Iterator[Row]:
     place, _, config = name.partition(":")
     if not Path(place).is_dir():
         must_be_reachable(place, "data set")
-    fact = f"{place!r} is neither a file or folder here nor a data set that can be reached"
-    with failing_as(f"{fact}, configuration {config or 'default'}, split {split}"):
-        found = iter(datasets.load_dataset(place, config or None, split=split, streaming=True))
-    for number in count(1):
-        where = f"data set {name}, row {number}"
-        with failing_as(f"{where} cannot be read"):
-            cells = next(found, None)
-        if cells is None:
-            return
-        yield Row(where, number, cells)
+    how = f"configuration {config or 'default'}, split {split}"
+    with failing_as(f"the data set {place!r} cannot be read, {how}"):
+        found = datasets.load_dataset(place, config or None, split=split, streaming=True)
+        for number, cells in enumerate(found, 1):
+            yield Row(f"data set {name}, row {number}", number, cells)
 
 
 # ------------------------------------------------------------------ a word on each line

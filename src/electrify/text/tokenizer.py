@@ -11,7 +11,6 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ..console import brief
@@ -247,12 +246,11 @@ def save_existing(name: str, folder: Path) -> None:
     framed = is_framed(tokenizer, special)
     if not framed:
         _reframe(tokenizer, special, name)
-    with TemporaryDirectory() as made, written(folder) as whole:
-        tokenizer.save_pretrained(made)
-        copy_tokenizer(Path(made), whole)
-        settings = without_origin(read_settings(whole))
+    with written(folder) as part:
+        tokenizer.save_pretrained(part)
+        settings = without_origin(read_settings(part))
         # Of the class that reads tokenizer.json as it is written.
-        write_settings(whole, settings if framed else settings | {"tokenizer_class": PLAIN_CLASS})
+        write_settings(part, settings if framed else settings | {"tokenizer_class": PLAIN_CLASS})
 
 
 def is_framed(tokenizer: Any, special: SpecialIds) -> bool:

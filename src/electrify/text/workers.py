@@ -118,9 +118,8 @@ def _handler(start: Start, argument: Any) -> Callable[[Any], Any]:
 
 def die_with(parent: int) -> None:
     """On Linux, asks the kernel to kill this process when its parent dies."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    with contextlib.suppress(OSError, AttributeError):  # others than Linux have no prctl
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)  # the parent has already died
 
