@@ -147,7 +147,7 @@ def prepare_corpus(texts: Path, data: Path) -> float:
         vocab_size=VOCAB_SIZE,
         tokenizer_sample_mb=TOKENIZER_SAMPLE_MB,
     )
-    print(report(prepare(prepared), folder=data))
+    print(report(prepare(prepared)))
     return prepared.valid_fraction
 
 

@@ -89,7 +89,7 @@ def test_the_folder_holds_what_was_read(corpus: Path, tmp_path: Path) -> None:
     assert [s["name"] for s in manifest.sources] == ["corpus/a.txt", "corpus/b.jsonl.gz"]
     assert not (tmp_path / "data" / UNFINISHED).exists()
     assert str(tmp_path) not in (tmp_path / "data" / "manifest.json").read_text(encoding="utf-8")
-    assert re.search(r"duplicates dropped +50", report(manifest, folder=tmp_path / "data"))
+    assert re.search(r"duplicates dropped +50", report(manifest))
 
 
 def test_workers_and_a_second_run_change_no_byte(corpus: Path, tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ import re
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +130,8 @@ class Encoder:
             self._learn(wanted)
             ids += [b"".join(map(self._ids.__getitem__, chunks)) for chunks in split]
             lossy = self._lost.keys() & wanted
-            unknown += [sum(self._lost[c] for c in chunks if c in lossy) for chunks in split]
+            for chunks in split:
+                unknown.append(sum(self._lost[c] for c in chunks if c in lossy) if lossy else 0)
         lengths = np.array([len(found) // _ID.itemsize for found in ids], np.int64)
         return lengths, np.frombuffer(b"".join(ids), _ID), np.array(unknown, np.int64)
 
@@ -139,8 +139,10 @@ class Encoder:
         pieces = self._pieces(text)
         if not self._splits:
             return pieces
-        each = ([piece] if _UNUSUAL_SPACE.search(piece) else piece.split() for piece in pieces)
-        return [*chain.from_iterable(each)]
+        chunks: list[str] = []
+        for piece in pieces:
+            chunks += [piece] if _UNUSUAL_SPACE.search(piece) else piece.split()
+        return chunks
 
     def _learn(self, wanted: set[str]) -> None:
         """Encodes the chunks that are not known yet. Of whole texts none is kept."""

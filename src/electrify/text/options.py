@@ -166,9 +166,8 @@ class Prepare(PrepareConfig):
             length = 512 if self.preset in LONG else 128
             note = f"note: preset {self.preset} sets {flags}"
             say(f"{note}. Pre-train with --max-seq-length {length}")
-        folder = Path(self.output_dir)
         manifest = prepare(self)
-        show(report(manifest, folder=folder))
-        for line in advice(manifest, Corpus(folder, "train").unigram()):
+        show(report(manifest))
+        for line in advice(manifest, Corpus(Path(self.output_dir), "train").unigram()):
             say(line)
         return 0

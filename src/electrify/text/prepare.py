@@ -25,12 +25,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from ..console import harmless
 from ..cores import cores
 from ..errors import UserError, need
 from ..files import claim, json_text, read_json, sha256, write, written
@@ -54,7 +52,7 @@ from .dedup import Pair, Sample, Seen, digest, fraction, is_held_out
 from .documents import documents
 from .encode import Start, Task, read_part, start, write_part
 from .options import PrepareConfig
-from .report import COUNTED, LOG, beginnings, keeping_accents, look, must_know, must_know_sample
+from .report import COUNTED, beginnings, keeping_accents, look, must_know, must_know_sample
 from .sources import Source, choose_sources, shown
 from .streams import gathered
 from .tokenizer import (
@@ -68,6 +66,8 @@ from .tokenizer import (
 from .vocabulary import train
 from .workers import ordered, require, workers
 
+LOG = "prepare.log.json"
+"""The seconds of each step, and how many parts were there already."""
 TASK_CHARACTERS = 1 << 22
 TASK_DOCUMENTS = 1 << 15
 TOKENIZER_CONTENT = "tokenizer_content"
@@ -206,8 +206,11 @@ class Preparation:
         that occurred before are none where they are dropped."""
         seen: set[bytes] = set()
         left = self.options.max_documents
+
+        def advance(n: int) -> None:
+            bar.advance(n / 1e6)
+
         for source in self.sources:
-            advance = partial(_advance, bar, harmless(source.name))
             for text in documents(source, self.options, counts=counts, advance=advance):
                 number = digest(text.encode())
                 yield number, text
@@ -322,7 +325,3 @@ class Preparation:
                 self.counts.update(found[0])
                 yield found[1]
                 bar.advance()
-
-
-def _advance(bar: Progress, name: str, n: int) -> None:
-    bar.advance(n / 1e6, note=name)

@@ -10,13 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import UserError
-from ..files import read_json
 from ..progress import aligned, say
 from .corpus import Manifest
 from .documents import EMPTY_ROWS, documents
@@ -26,7 +24,6 @@ from .sources import Source
 from .streams import text_chunks
 from .vocabulary import SPECIALS, batches
 
-LOG = "prepare.log.json"
 SELDOM = {
     EMPTY_ROWS: "rows without text",
     "encoding_errors": "not UTF-8 (documents)",
@@ -233,9 +230,8 @@ def advice(manifest: Manifest, unigram_V: np.ndarray) -> Iterator[str]:
     )
 
 
-def report(manifest: Manifest, *, folder: Path | None = None) -> str:
-    """The statistics of the corpus, as a table in plain text. With `folder` (that of the manifest),
-    it also has the seconds and the rate of the run that made it."""
+def report(manifest: Manifest) -> str:
+    """The statistics of the corpus, as a table in plain text."""
     c, options = manifest.counts, manifest.options
     rows = [
         ("documents", f"{c['documents']:,}"),
@@ -255,10 +251,4 @@ def report(manifest: Manifest, *, folder: Path | None = None) -> str:
         rows.append(("case", f"{case}, accents {accents}"))
     rows.append(("text", f"{c['bytes'] / 1e6:,.1f} MB"))
     rows += [(title, f"{c[name]:,}") for name, title in SELDOM.items() if c[name]]
-    if folder is not None and (folder / LOG).is_file():
-        log = read_json(folder / LOG)
-        steps = ", ".join(f"{name} {value:.1f}" for name, value in log["seconds"].items())
-        rows.append(("seconds", steps))
-        if reused := log["parts_reused"]:
-            rows.append(("  not counted", f"{reused} of {log['parts']} parts made earlier"))
     return "\n".join(aligned([list(row) for row in rows], names=2))
