@@ -12,7 +12,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
 from itertools import islice
 from typing import Any
 
@@ -29,7 +28,7 @@ from tokenizers import (
 )
 
 from ..errors import failing_as, need
-from ..progress import Progress, Waiting
+from ..progress import Waiting
 from .options import PrepareConfig
 from .streams import gathered
 
@@ -61,7 +60,7 @@ SHORT_MB = 20
 # The time of the library's merges grows with the square of a word's length: five megabytes without
 # a space would take days, and teach nothing.
 LONGEST_WORD = 1000
-_ENDLESS = re.compile(rf"(?<!\S)\S{{{LONGEST_WORD + 1},}}")
+_ENDLESS = re.compile(rf"\S{{{LONGEST_WORD}}}(?=\S)")
 # Characters and texts per batch: large enough to spread the cost of a batch over many short texts,
 # but small compared with the sample.
 BATCH_CHARACTERS = 1 << 20
@@ -161,34 +160,13 @@ def batches(texts: Iterable[str], characters: int = BATCH_CHARACTERS) -> Iterato
 
 def with_ends(text: str) -> str:
     """The text with a space inserted after every LONGEST_WORD characters without one."""
-    if len(text) <= LONGEST_WORD:
-        return text
-    return _ENDLESS.sub(
-        lambda word: " ".join(
-            word[0][i : i + LONGEST_WORD] for i in range(0, len(word[0]), LONGEST_WORD)
-        ),
-        text,
-    )
+    return text if len(text) <= LONGEST_WORD else _ENDLESS.sub(r"\g<0> ", text)
 
 
-def _megabytes(texts: list[str]) -> float:
-    """The size of the texts in millions of characters."""
-    return sum(map(len, texts)) / 1e6
-
-
-def feed(tokenizer: Any, texts: list[str], trainer: Any, *, then: str) -> None:
-    """Trains on the texts. then: the name of what the library does after it has read all words, for
-    the line with its duration; it prints nothing itself."""
-    with ExitStack() as stack:
-
-        def read() -> Iterator[list[str]]:
-            with Progress(_megabytes(texts), title="counting words", unit="MB") as bar:
-                for batch in batches(texts):
-                    yield batch
-                    bar.advance(_megabytes(batch))
-            stack.enter_context(Waiting(then))
-
-        tokenizer.train_from_iterator(read(), trainer)
+def feed(tokenizer: Any, texts: list[str], trainer: Any) -> None:
+    """Trains on the texts. The library shows no progress itself."""
+    with Waiting("training the vocabulary"):
+        tokenizer.train_from_iterator(batches(texts), trainer)
 
 
 def enough(texts: list[str], vocab_size: int) -> list[str]:
@@ -208,15 +186,9 @@ def enough(texts: list[str], vocab_size: int) -> list[str]:
 
 
 def _unrepeated(texts: list[str]) -> bool:
-    words: set[str] = set()
-    read = 0
-    for text in texts:
-        found = text.split()
-        read += sum(map(len, found))
-        words.update(found)
-        if read > JUDGED:
-            break
-    return sum(map(len, words)) > UNREPEATED * read
+    judged = next(gathered(texts, lambda text: len("".join(text.split())), JUDGED + 1), [])
+    words = [word for text in judged for word in text.split()]
+    return sum(map(len, set(words))) > UNREPEATED * sum(map(len, words))
 
 
 # ------------------------------------------------------------------ characters
@@ -225,12 +197,10 @@ def _unrepeated(texts: list[str]) -> bool:
 def _count(texts: list[str]) -> dict[str, int]:
     """How often each character occurs."""
     counts = np.zeros(0x110000, np.int64)
-    with Progress(_megabytes(texts), title="counting characters", unit="MB") as bar:
-        for batch in batches(texts):
-            # A call costs as much as a million characters do, so texts are joined.
-            letters = np.frombuffer("".join(batch).encode("utf-32-le"), np.uint32)
-            counts += np.bincount(letters, minlength=len(counts))
-            bar.advance(_megabytes(batch))
+    for batch in batches(texts):
+        # A call costs as much as a million characters do, so texts are joined.
+        letters = np.frombuffer("".join(batch).encode("utf-32-le"), np.uint32)
+        counts += np.bincount(letters, minlength=len(counts))
     return {chr(c): int(counts[c]) for c in np.flatnonzero(counts)}
 
 
@@ -334,7 +304,7 @@ def _bpe(texts: list[str], options: PrepareConfig) -> Any:
         special_tokens=list(SPECIALS),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
     )
-    feed(tokenizer, texts, trainer, then="joining pieces of words")
+    feed(tokenizer, texts, trainer)
     return tokenizer
 
 
@@ -375,10 +345,10 @@ def _wordpiece(texts: list[str], options: PrepareConfig) -> Any:
             limit_alphabet=len(starts),
             continuing_subword_prefix=prefix,
         )
-        feed(tokenizer, texts, trainer, then="joining pieces of words")
+        feed(tokenizer, texts, trainer)
         return tokenizer
 
-    again = _megabytes(texts) <= SHORT_MB
+    again = sum(map(len, texts)) <= SHORT_MB * 1e6
     draft = trained()
     # A short text may leave entries free: these then go to characters that were left out.
     while again and limit < len(letters) and (free := vocab_size - draft.get_vocab_size()) > 0:
@@ -457,7 +427,7 @@ def _unigram(texts: list[str], options: PrepareConfig) -> Any:
         f"vocab_size {size} may be too small: a unigram vocabulary holds all characters of a text"
     )
     with failing_as(fact):
-        feed(draft, enough(texts, size), trainer, then="weighing pieces of words")
+        feed(draft, enough(texts, size), trainer)
     found = json.loads(draft.to_str())["model"]["vocab"]
     # Not the draft with another model: its special tokens have other ids if the trainer learnt a
     # piece of the same name from a text that mentions one.
