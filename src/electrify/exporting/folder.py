@@ -38,10 +38,8 @@ from ..text.corpus import TOKENIZER
 from ..text.tokenizer import (
     TOKENIZER_FILES,
     copy_tokenizer,
-    read_settings,
     read_tokenizer,
-    without_origin,
-    write_settings,
+    rewrite_settings,
 )
 from ..tokens import SpecialIds
 from ..train import CONFIG, FACTS, checkpoint
@@ -229,12 +227,11 @@ def _copy_tokenizer(run: Path, folder: Path, *, model: ExportedModel) -> None:
     """The run's tokenizer, with the inputs that its model reads and the length that sequences may
     have. Word pieces get a vocab.txt, which older tools read."""
     copy_tokenizer(run / TOKENIZER, folder)
-    options = without_origin(read_settings(folder))
     # The tokenizer's own number is of its making, before a recipe said how long rows are.
     positions = model.encoder.shape.max_position_embeddings
-    options |= {"model_max_length": positions, "padding_side": "right", "truncation_side": "right"}
-    options["model_input_names"] = list(model.architecture.input_names)
-    write_settings(folder, options)
+    names = list(model.architecture.input_names)
+    own = {"model_max_length": positions, "model_input_names": names}
+    rewrite_settings(folder, **own, padding_side="right", truncation_side="right")
     pieces = read_tokenizer(folder)["model"]
     # Pieces without the mark of a continued word are not what such tools expect.
     marked = pieces.get("type") == "WordPiece" and pieces.get("continuing_subword_prefix") != ""

@@ -29,7 +29,7 @@ from ..errors import failing_as, must_have, need
 from ..onnx_models import GRAPH, SEGMENTS, OnnxModel, padded, probabilities
 from ..text.pydocs import docstrings
 from ..text.report import note_on_unknown
-from ..text.tokenizer import read_settings, without_origin, write_settings
+from ..text.tokenizer import rewrite_settings
 from .agreement import ExportError
 from .loading import load_config, load_tokenizer, load_weights, made_for, quiet
 
@@ -185,7 +185,7 @@ def write_tokenizer(folder: Path, tokenizer: Any, positions: int) -> None:
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.save_pretrained(folder)
-    write_settings(folder, without_origin(read_settings(folder)))
+    rewrite_settings(folder)
 
 
 # ------------------------------------------------------------------ agreement

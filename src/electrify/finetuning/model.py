@@ -31,7 +31,7 @@ from ..exporting.places import METADATA, RANDOM
 from ..files import json_text, written
 from ..model.attention import LONG_ROW
 from ..model.dropout import dropout as drop
-from ..text.tokenizer import read_settings, without_origin, write_settings
+from ..text.tokenizer import rewrite_settings
 from .encoding import Frame, Lists
 from .loop import Rows, passes
 from .tasks import CLASSES, KEY, TRAINED, Kind, kind_of
@@ -380,7 +380,7 @@ def save(
     with failing_as(f"{folder} could not be written"), written(folder) as part, loading.quiet():
         library.save_pretrained(part)
         tokenizer.save_pretrained(part)
-        write_settings(part, without_origin(read_settings(part)))
+        rewrite_settings(part)
         metadata = json_text({"part": TRAINED, "task": task}, indent=1)
         (part / METADATA).write_text(f"{metadata}\n", encoding="utf-8")
 

@@ -202,8 +202,8 @@ class Preparation:
         return Progress(total or None, title=title, unit="MB")
 
     def documents(self, counts: Counter[str], bar: Progress) -> Iterator[Pair]:
-        """The documents of the sources, duplicates included, up to max_documents, of which those
-        that occurred before are none where they are dropped."""
+        """The documents of the sources, duplicates included, up to max_documents. (Those that will
+        be dropped do not count.)"""
         seen: set[bytes] = set()
         left = self.options.max_documents
 

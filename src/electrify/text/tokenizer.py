@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,21 +69,14 @@ def copy_tokenizer(source: Path, target: Path) -> None:
         shutil.copyfile(path, target / path.name)
 
 
-def read_settings(folder: Path) -> dict[str, Any]:
-    """tokenizer_config.json, {} if there is none."""
+def rewrite_settings(folder: Path, **changes: Any) -> None:
+    """Writes tokenizer_config.json as it is published: with these changes, and without where the
+    tokenizer came from. (What begins with `_` is the library's own.)"""
     path = folder / SETTINGS_FILE
-    return read_json(path) if path.is_file() else {}
-
-
-def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
-    """tokenizer_config.json as the library writes it."""
-    text = json.dumps(settings, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
-    (folder / SETTINGS_FILE).write_text(text, encoding="utf-8")
-
-
-def without_origin(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """tokenizer_config.json as it is published. What begins with `_` is the library's own."""
-    return {k: v for k, v in settings.items() if k not in _ORIGIN and not k.startswith("_")}
+    had = read_json(path) if path.is_file() else {}
+    kept = {k: v for k, v in had.items() if k not in _ORIGIN and not k.startswith("_")}
+    text = json.dumps({**kept, **changes}, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+    path.write_text(text, encoding="utf-8")
 
 
 def read_tokenizer(folder: Path) -> dict[str, Any]:
@@ -230,7 +223,7 @@ def save_trained(tokenizer: Any, folder: Path, options: PrepareConfig) -> None:
             lines = "".join(f"{piece}\n" for piece in sorted(pieces, key=pieces.__getitem__))
             (part / "vocab.txt").write_text(lines, encoding="utf-8")
         (part / TOKENIZER_FILE).write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
-        write_settings(part, settings)
+        rewrite_settings(part, **settings)
 
 
 def save_existing(name: str, folder: Path) -> None:
@@ -248,9 +241,8 @@ def save_existing(name: str, folder: Path) -> None:
         _reframe(tokenizer, special, name)
     with written(folder) as part:
         tokenizer.save_pretrained(part)
-        settings = without_origin(read_settings(part))
-        # Of the class that reads tokenizer.json as it is written.
-        write_settings(part, settings if framed else settings | {"tokenizer_class": PLAIN_CLASS})
+        # The class that reads tokenizer.json as it is written.
+        rewrite_settings(part, **({} if framed else {"tokenizer_class": PLAIN_CLASS}))
 
 
 def is_framed(tokenizer: Any, special: SpecialIds) -> bool:
