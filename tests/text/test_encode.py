@@ -3,6 +3,7 @@
 import random
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,8 @@ TEXTS = [
 
 @cache
 def tokenizer_json(kind: str = "wordpiece") -> str:
-    return train(TEXTS, asked(kind, **LIKE_BERT | {"vocab_size": 300, "min_frequency": 1})).to_str()
+    smaller: dict[str, Any] = LIKE_BERT | {"vocab_size": 300, "min_frequency": 1}
+    return train(TEXTS, asked(kind, **smaller)).to_str()
 
 
 @cache

@@ -11,8 +11,9 @@ from electrify.errors import UserError
 from electrify.text.corpus import read_manifest
 from electrify.text.options import PrepareConfig
 from electrify.text.prepare import prepare
-from electrify.text.report import beginnings, keeping_accents, look
+from electrify.text.report import beginnings, keeping_accents, look, note_on_unknown
 from electrify.text.sources import choose_sources
+from electrify.text.tokenizer import load_tokenizer, reading_text
 from small import mistake
 
 PROSE = (
@@ -92,6 +93,13 @@ def test_a_refusal_above_a_tenth_and_its_flag(tmp_path: Path, tokenizer: str) ->
     accepted = prepare(replace(options, allow_unk=True))
     assert accepted.counts["unk_documents"] == 20
     assert prepare(options) == accepted == read_manifest(out)
+
+
+def test_a_note_on_the_texts_that_a_model_reads(tokenizer: str) -> None:
+    """The share is of the characters that are not white space: four of seven."""
+    for reader in (load_tokenizer(tokenizer), reading_text(load_tokenizer(tokenizer))):
+        assert "warning: 57.1% of" in note_on_unknown("model", reader, ["ξψ ωφ", "abc"])
+        assert note_on_unknown("model", reader, ["abc"]) == ""
 
 
 def test_a_trained_one_is_judged_before_the_text_is_tokenised(tmp_path, capsys):

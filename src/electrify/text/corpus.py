@@ -229,7 +229,7 @@ def write_shards(
     """The files of a corpus, without its manifest. Returns the fields that describe them there."""
     dtype, unigram_V = token_dtype(vocab_size), np.zeros(vocab_size, np.int64)
     how: dict[str, Any] = {"dtype": dtype, "shard_bytes": shard_mb << 20}
-    writers = {split: ShardWriter(folder, split, **how) for split in SPLITS}
+    writers: dict[Split, ShardWriter] = {s: ShardWriter(folder, s, **how) for s in SPLITS}
     for documents in parts:
         for split, writer in writers.items():
             writer.add(*documents[split])

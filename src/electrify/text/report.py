@@ -180,17 +180,12 @@ def note_on_unknown(model: str, tokenizer: Any, texts: Iterable[str]) -> str:
     """A warning if so many characters of texts that a model is to read are unknown to its
     tokenizer (of transformers); else empty. Reads the first SAMPLE_TEXTS."""
     unknown = tokenizer.unk_token_id
-    some = list(islice(texts, SAMPLE_TEXTS))
-    if unknown is None or not tokenizer.is_fast or not some:
+    if unknown is None or not tokenizer.is_fast:
         return ""
-    found = tokenizer(some, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    lost = sum(
-        b - a
-        for ids, offsets in zip(found["input_ids"], found["offset_mapping"], strict=True)
-        for i, (a, b) in zip(ids, offsets, strict=True)
-        if i == unknown
-    )
-    share = lost / max(1, sum(len(word) for text in some for word in text.split()))
+    some = list(islice(texts, SAMPLE_TEXTS))
+    original = getattr(tokenizer, "original", tokenizer)  # of `reading_text`
+    encode = Encoder(original.backend_tokenizer.to_str(), unk=unknown)
+    share = share_of(counted(some, encode(some)[2]))
     if share <= WARNING:
         return ""
     return (
