@@ -11,7 +11,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, count, islice, pairwise
+from itertools import chain, count, groupby, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -287,25 +287,26 @@ def column_sentences(path: str | Path, *, advance: Advance = None) -> Iterator[R
     treebank = ending_of(path) == ".conllu"
     tabs = treebank or ending_of(path) == ".tsv"
     width = UD_WIDTH if treebank else 0
-    begun = 0
-    words: list[list[str]] = []
-    for number, line in enumerate(chain(lines(path, advance), [""]), 1):
-        bare = line.strip(BLANKS)
-        if not bare or re.split("[ \t]", bare)[0] == "-DOCSTART-":
-            if words:
-                columns = {
-                    str(k): list(column) for k, column in enumerate(zip(*words, strict=True))
-                }
-                yield Row(f"{path}, line {begun}", begun, columns)
-            words = []
-            continue
-        if line[0] == "#" and (treebank or (not words and _COMMENT.match(line))):
-            continue
-        cells = line.split("\t") if tabs or "\t" in line else [c for c in bare.split(" ") if c]
-        width = width or len(cells)
-        if len(cells) != width:
-            fact = f"{path}, line {number}: {len(cells)} columns of words and tags"
-            raise UserError(f"{fact}, expected {width}", "give texts as .csv or .jsonl")
-        if not treebank or cells[0].isdecimal():
-            begun = number if not words else begun
-            words.append([cell.strip(BLANKS) for cell in cells])
+    numbered = enumerate(lines(path, advance), 1)
+    for between, group in groupby(numbered, lambda line: _is_between_sentences(line[1])):
+        begun, words = 0, []
+        for number, line in () if between else group:
+            if line[0] == "#" and (treebank or (not words and _COMMENT.match(line))):
+                continue
+            by_tabs = tabs or "\t" in line
+            cells = line.split("\t") if by_tabs else re.split(" +", line.strip(BLANKS))
+            width = width or len(cells)
+            if len(cells) != width:
+                fact = f"{path}, line {number}: {len(cells)} columns of words and tags"
+                raise UserError(f"{fact}, expected {width}", "give texts as .csv or .jsonl")
+            if not treebank or cells[0].isdecimal():
+                begun = begun or number
+                words.append([cell.strip(BLANKS) for cell in cells])
+        if words:
+            columns = {str(k): list(column) for k, column in enumerate(zip(*words, strict=True))}
+            yield Row(f"{path}, line {begun}", begun, columns)
+
+
+def _is_between_sentences(line: str) -> bool:
+    bare = line.strip(BLANKS)
+    return not bare or re.split("[ \t]", bare)[0] == "-DOCSTART-"
