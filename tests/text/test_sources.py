@@ -19,7 +19,7 @@ def put(folder: Path, *names: str) -> None:
 
 
 def found(*inputs: str) -> list[Source]:
-    return resolve(inputs, {})
+    return [source for source in resolve(inputs) if not source.why]
 
 
 def asked(*inputs: object, **options: Any) -> PrepareConfig:
@@ -41,10 +41,10 @@ def test_a_folder_in_sorted_order_and_what_is_left_out_of_it(tmp_path, monkeypat
     names = [s.name.split("/", 1)[1] for s in sources]
     assert names == ["a.md", "c/a.txt.gz", "c/b.txt", "linked.txt", "z.jsonl"]
     assert capsys.readouterr().err == (
-        "left out 7; hidden: 1 (.hidden); files about the corpus: 1 (README.md); "
-        "links to folders (not followed): 2 (back, linked); "
-        "files of other kinds: 1 (c/pic.png); empty files: 1 (empty.txt); "
-        "tables without a column of text: 1 (corpus/list.csv)\n"
+        "left out 7; tables without a column of text: 1 (corpus/list.csv); "
+        "hidden: 1 (corpus/.hidden); files about the corpus: 1 (corpus/README.md); "
+        "links to folders (not followed): 2 (corpus/back, corpus/linked); "
+        "files of other kinds: 1 (corpus/c/pic.png); empty files: 1 (corpus/empty.txt)\n"
     )
     listing = Path.iterdir
     monkeypatch.setattr(Path, "iterdir", lambda self: sorted(listing(self), reverse=True))

@@ -332,7 +332,7 @@ def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
     begun = run.exists() and is_prepared(str(folder))
     if tokenizer and begun and not os.path.isdir(tokenizer):
         return folder  # a run that is continued needs neither that folder nor the Hub any more
-    resolve((data,), {})  # a missing file is reported before anything is announced
+    resolve((data,))  # a missing file is reported before anything is announced
     words = f" with the tokenizer of {tokenizer}" if tokenizer else ""
     say(f"{data} is not a prepared corpus: preparing it into {folder}{words}")
     how: dict[str, Any] = {"tokenizer": tokenizer} if tokenizer else {}

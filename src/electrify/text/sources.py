@@ -57,9 +57,6 @@ _SHOWN = 3
 PYDOCS = "pydocs"
 HUB = "hub:"
 
-LeftOut = dict[str, list[str]]
-"""Names by the reason why they are left out."""
-
 
 @dataclass(frozen=True)
 class Source:
@@ -75,6 +72,8 @@ class Source:
     """found in a folder or by a glob, not named by the user"""
     column: str = ""
     """the column that holds the texts, where it is known"""
+    why: str = ""
+    """the reason why it is left out of the corpus, if it is"""
 
     @property
     def size(self) -> int:
@@ -95,23 +94,21 @@ class Source:
 def choose_sources(options: PrepareConfig) -> list[Source]:
     """The inputs that hold text, with the column of each table. Reports what is left out of a
     folder. Raises UserError if nothing remains."""
-    left: LeftOut = {}
     further = IN_FOLDERS.get(options.document_boundary, frozenset())
-    found = resolve(options.inputs, left, output=Path(options.output_dir), further=further)
-    chosen: list[Source] = []
-    for source in found:
+    found = resolve(options.inputs, output=Path(options.output_dir), further=further)
+    for i, source in enumerate(found):
         column = ""
-        if source.format in WITH_COLUMNS:
+        if source.format in WITH_COLUMNS and not source.why:
             with suppress(UserError):  # whatever reads all of it says what is wrong
                 column = column_of(source, options)
         # Next to the texts of a folder, a table or a .json may hold metadata about them.
         is_table = source.format in ("csv", "tsv") or ending_of(source.path) == ".json"
-        if column or not (is_table and source.in_folder):
-            chosen.append(replace(source, column=column))
-        else:
-            left.setdefault("tables without a column of text", []).append(source.name)
-    if left:
-        say(left_out(left))
+        if is_table and source.in_folder and not (column or source.why):
+            source = replace(source, why="tables without a column of text")
+        found[i] = replace(source, column=column)
+    chosen = [source for source in found if not source.why]
+    if len(chosen) < len(found):
+        say(left_out(found))
     if not chosen:
         column_of(found[0], options)  # which raises the error
     usual = TEXT_COLUMNS[0]
@@ -124,19 +121,20 @@ def choose_sources(options: PrepareConfig) -> list[Source]:
     return chosen
 
 
-def shown(sources: list[Source]) -> str:
+def shown(sources: Sequence[Source]) -> str:
     """A few of the names, for a message."""
-    return _few([s.name for s in sources])
+    more = f" and {len(sources) - _SHOWN} more" * (len(sources) > _SHOWN)
+    return ", ".join(source.name for source in sources[:_SHOWN]) + more
 
 
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" * (len(names) > _SHOWN))
-
-
-def left_out(left: LeftOut) -> str:
+def left_out(sources: Iterable[Source]) -> str:
     """`left out 3; hidden: 2 (.a, .b); empty files: 1 (c.txt)`."""
-    groups = (f"{reason}: {len(names)} ({_few(names)})" for reason, names in left.items())
-    return f"left out {sum(map(len, left.values()))}; {'; '.join(groups)}"
+    groups: dict[str, list[Source]] = {}
+    for source in sources:
+        groups.setdefault(source.why, []).append(source)
+    groups.pop("", None)
+    said = "; ".join(f"{why}: {len(some)} ({shown(some)})" for why, some in groups.items())
+    return f"left out {sum(map(len, groups.values()))}; {said}"
 
 
 # ------------------------------------------------------------------ rows
@@ -178,16 +176,11 @@ def format_of(path: Path, further: frozenset[str] = frozenset()) -> Format | Non
 
 
 def resolve(
-    inputs: Sequence[str],
-    left: LeftOut,
-    *,
-    output: Path | None = None,
-    further: frozenset[str] = frozenset(),
+    inputs: Sequence[str], *, output: Path | None = None, further: frozenset[str] = frozenset()
 ) -> list[Source]:
-    """The sources in order, each file once.
+    """The sources in order, each file once; behind them, what is left out of folders and patterns.
 
     Args:
-        left: Takes what was found in folders or by patterns and is left out.
         output: The output folder, whose files are not input even if it is inside an input folder.
         further: Endings of text in folders beside the known ones; source code and logs that are
             named, or asked for by a pattern, are text anyway.
@@ -195,18 +188,20 @@ def resolve(
     Raises UserError for an input that does not exist or holds no text.
     """
     once: dict[object, Source] = {}
-    for item in inputs:
-        for source in _resolved(item, left, further):
-            key = source.path.resolve() if source.path.name else source.hub
-            ours = isinstance(key, Path) and output and key.is_relative_to(output.resolve())
-            if not (ours and source.in_folder):
-                once.setdefault(key, source)
+    out: list[Source] = []
+    for source in (source for item in inputs for source in _resolved(item, further)):
+        key = source.path.resolve() if source.path.name else source.hub
+        ours = isinstance(key, Path) and output and key.is_relative_to(output.resolve())
+        if source.why:
+            out.append(source)
+        elif not (ours and source.in_folder):
+            once.setdefault(key, source)
     fact = f"all text of {', '.join(inputs)} lies in the output folder, whose files are not input"
     need(bool(once), fact, "choose another --output-dir")
-    return list(once.values())
+    return [*once.values(), *out]
 
 
-def _resolved(item: str, left: LeftOut, further: frozenset[str]) -> list[Source]:
+def _resolved(item: str, further: frozenset[str]) -> list[Source]:
     if item == PYDOCS:
         return [Source(PYDOCS, "pydocs")]
     if item.startswith(HUB):
@@ -217,20 +212,32 @@ def _resolved(item: str, left: LeftOut, further: frozenset[str]) -> list[Source]
     if path.is_dir():
         fact = f"{path} is a folder that electrify made, and its reports are not a corpus"
         need(not is_made(path), fact, "name the texts themselves")
-        return _texts(item, _below(path), left, further, folder=path)
-    if path.exists():
+        inside = f"{path.resolve().name}/"
+        found = [
+            _found(inside + p.relative_to(path).as_posix(), p, why, further)
+            for p, why in _below(path)
+        ]
+    elif path.exists():
         kind = format_of(path, NAMED)
         fact = f"{path} is not of a known kind; known: {', '.join(FORMATS)}, source code and logs"
         if kind is None:
             raise UserError(f"{fact}, each but .parquet also with {', '.join(COMPRESSIONS)}")
         return [Source(path.name, kind, path)]
-    # The Hub is asked only where hub: says so: for a mistyped folder that would take a minute.
-    fact = f"no such file or folder: {item} (a data set of the Hub is hub:NAME)"
-    need(glob.has_magic(item), fact)
-    folders = "" if "**" in item else "folders into which this pattern does not lead"
-    found = map(Path, sorted(glob.glob(str(path), recursive=True)))
-    files = ((p, folders if p.is_dir() else "") for p in found if folders or not p.is_dir())
-    return _texts(item, files, left, NAMED)
+    else:
+        # The Hub is asked only where hub: says so: for a mistyped folder that would take a minute.
+        fact = f"no such file or folder: {item} (a data set of the Hub is hub:NAME)"
+        need(glob.has_magic(item), fact)
+        folders = "" if "**" in item else "folders into which this pattern does not lead"
+        matching = map(Path, sorted(glob.glob(str(path), recursive=True)))
+        found = [
+            _found(p.name, p, folders if p.is_dir() else "", NAMED)
+            for p in matching
+            if folders or not p.is_dir()
+        ]
+    fact = f"{item} holds no text file; known: {', '.join(FORMATS)}; in folders source code with "
+    fact += f"--preset code, .log with --preset logs{f' ({left_out(found)})' * bool(found)}"
+    need(not all(source.why for source in found), fact)
+    return found
 
 
 def _below(folder: Path) -> Iterator[tuple[Path, str]]:
@@ -251,34 +258,15 @@ def _below(folder: Path) -> Iterator[tuple[Path, str]]:
             yield from _below(path)
 
 
-def _texts(
-    item: str,
-    found: Iterable[tuple[Path, str]],
-    left: LeftOut,
-    further: frozenset[str],
-    *,
-    folder: Path | None = None,
-) -> list[Source]:
-    """The texts among what an input leads to, each path with a reason to leave it out, or "".
-    folder: the input, if it is one. Raises UserError if there are none."""
-    sources = []
-    for path, why in found:
-        name = path.relative_to(folder).as_posix() if folder else path.name
-        kind = format_of(path, further)
-        if why:
-            left.setdefault(why, []).append(name)
-        elif kind is None or not path.is_file():
-            left.setdefault("files of other kinds", []).append(name)
-        elif not path.stat().st_size and not compression_of(path):
-            # An empty archive is damaged, and reading it reports that.
-            left.setdefault("empty files", []).append(name)
-        else:
-            named = f"{folder.resolve().name}/{name}" if folder else name
-            sources.append(Source(named, kind, path, in_folder=True))
-    fact = f"{item} holds no text file; known: {', '.join(FORMATS)}; in folders source code with "
-    fact += f"--preset code, .log with --preset logs{f' ({left_out(left)})' * bool(left)}"
-    need(bool(sources), fact)
-    return sources
+def _found(name: str, path: Path, why: str, further: frozenset[str]) -> Source:
+    """A file that an input leads to. why: the reason to leave it out, if one is known."""
+    kind = format_of(path, further)
+    if not why and (kind is None or not path.is_file()):
+        why = "files of other kinds"
+    # An empty archive is damaged, and reading it reports that.
+    if not why and not path.stat().st_size and not compression_of(path):
+        why = "empty files"
+    return Source(name, kind or "txt", path, in_folder=True, why=why)
 
 
 def is_made(folder: Path) -> bool:
