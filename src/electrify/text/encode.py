@@ -38,9 +38,8 @@ _ID = np.dtype("u4")
 _MAX_KNOWN = 1 << 18
 # Python splits at these characters, but BERT's normaliser deletes them and joins their neighbours.
 _UNUSUAL_SPACE = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
-# Of these the usual normalizers make one character each.
+# Of these the normalizers of tokenizers with windows make one character each.
 _EASY = re.compile(r"[ -~\t\n\r]*")
-_SAMPLE = "".join(f"x{chr(c)}x" for c in (*b"\t\n\r", *range(32, 127)))
 # Names of counts: characters in words that became [UNK], documents that consist of them by half or
 # more, characters that are not white space.
 UNK_CHARACTERS = "unk_characters"
@@ -193,12 +192,11 @@ class Pieces:
     def __init__(self, tokenizer: Any) -> None:
         split = json.loads(tokenizer.to_str())["pre_tokenizer"]
         first, length = next(steps(split), {}).get("type"), window_length(split)
-        normal = tokenizer.normalizer.normalize_str(_SAMPLE) if tokenizer.normalizer else _SAMPLE
         self._windows = length > 1
         self._cut = ""
         if not self._windows:
             self._cut = rf"(?s).{{1,{PIECE}}}(?=(?<=\S)\s|\Z)|.{{1,{PIECE}}}"
-        elif first == "Split" and len(normal) == len(_SAMPLE):
+        elif first == "Split":
             self._cut = rf"(?s).{{1,{PIECE // length * length}}}"
 
     def __call__(self, text: str) -> list[str]:

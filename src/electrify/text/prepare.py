@@ -86,7 +86,6 @@ def prepare(options: PrepareConfig) -> Manifest:
     """
     if options.engine == "ray":
         require()
-    began = time.perf_counter()
     folder = Path(options.output_dir)
     sources = choose_sources(options)
     texts = beginnings(sources, options) if options.trains_tokenizer else []
@@ -110,7 +109,7 @@ def prepare(options: PrepareConfig) -> Manifest:
                 (part / "parts").mkdir(parents=True)
                 (part / "state.json").write_text(json_text(state, indent=1), encoding="utf-8")
         try:
-            manifest = Preparation(options, sources, state).run(began)
+            manifest = Preparation(options, sources, state).run()
         except UserError:
             # A mistake of the user was found before any text was tokenised, so there is nothing to
             # continue, and the next command may have other options.
@@ -162,21 +161,13 @@ class Preparation:
         self.reused = 0
         self._state = state
 
-    def run(self, began: float) -> Manifest:
-        """began: by time.perf_counter()."""
+    def run(self) -> Manifest:
         seconds: dict[str, float] = {}
-
-        def ended(step: str) -> None:
-            seconds[step] = time.perf_counter() - began - sum(seconds.values())
-
-        self.collect()
-        ended("collect")
-        self.make_tokenizer()
-        ended("tokenizer")
-        self.encode()
-        ended("encode")
-        manifest = self.join()
-        ended("join")
+        manifest: Any = None
+        for step in (self.collect, self.tokenizer, self.encode, self.join):
+            began = time.perf_counter()
+            manifest = step()
+            seconds[step.__name__] = time.perf_counter() - began
         log = {
             "seconds": {**seconds, "total": sum(seconds.values())},
             "parts": len(self.parts),
@@ -228,7 +219,7 @@ class Preparation:
 
     # -------------------------------------------------------------- the tokenizer
 
-    def make_tokenizer(self) -> None:
+    def tokenizer(self) -> None:
         """Puts the tokenizer into its folder, unless an earlier run of the same command did. Raises
         UserError if there is nothing to train on."""
         options, folder = self.options, self.folder / TOKENIZER

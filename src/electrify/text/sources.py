@@ -153,8 +153,6 @@ def rows_of(
 def column_of(source: Source, options: PrepareConfig) -> str:
     """The column that holds the texts of a source of rows, found as `finetune` finds it; empty if
     it has no row. Raises UserError."""
-    if source.format == "smi":
-        return "smiles"
     row = next(rows_of(source, options), None)
     if row is None:
         return ""
