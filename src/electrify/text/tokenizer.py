@@ -92,11 +92,9 @@ def load_tokenizer(name: str | Path) -> Any:
     it is damaged, or it is not a fast tokenizer."""
     folder = Path(name)
     if folder.is_dir():
-        inside = folder / TOKENIZER
-        hint = f". Name {inside}" if (inside / TOKENIZER_FILE).is_file() else ""
-        few = ", ".join(VOCABULARY_FILES[:3])
+        fact = f"{folder} holds no tokenizer (none of {', '.join(VOCABULARY_FILES[:3])}, ...)"
         found = any((folder / file).is_file() for file in VOCABULARY_FILES)
-        need(found, f"{folder} holds no tokenizer (none of {few}, ...){hint}")
+        need(found, fact, f"that of a corpus or run is in its folder {TOKENIZER}")
         what = f"{folder} holds a damaged tokenizer"
     else:
         must_be_reachable(str(name), "tokenizer")
