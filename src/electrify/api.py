@@ -242,11 +242,17 @@ class PretrainedRun:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """The records of the log, `kind` train, valid or event, in order."""
-        from .train import METRICS
+        """The records of the log, `kind` train, valid or event, in order. `loss` is the sum of
+        their losses by `term_weights`."""
+        from .train import CONFIG, METRICS
         from .train.log import read
 
-        return read(self.folder / METRICS)
+        records = read(self.folder / METRICS)
+        weights = load_recipe(self.folder / CONFIG).objective.term_weights
+        for record in records:
+            if losses := [weights[name] * record[name] for name in weights if name in record]:
+                record["loss"] = sum(losses)
+        return records
 
 
 @for_python
@@ -268,7 +274,7 @@ def pretrain(
         recipe: A shipped name (see `recipes`), a .yaml file, a `Recipe`, or auto: the one for
             `flops` or `train_minutes`, of those measured.
         output_dir: The folder of the run.
-        resume: auto resumes from the newest checkpoint if there is one, must (or True) fails
+        resume: auto (or True) resumes from the newest checkpoint if there is one, must fails
             without one, never (or False) refuses a folder that holds a run.
         train_minutes: Train for about this many minutes: throughput is measured, then max_steps is
             set.
@@ -285,7 +291,7 @@ def pretrain(
     fields = known("pretrain", fields, own | _recipe.SECTION_OF.keys())
     resume = fields.pop("resume", resume)
     if isinstance(resume, bool):
-        resume = "must" if resume else "never"
+        resume = "auto" if resume else "never"
     swapped = isinstance(data, str) and data in _recipe.names() and not Path(data).exists()
     need(not swapped, f"{data} is a recipe: pretrain(data, {data!r}, output_dir=...)")
     if not isinstance(data, str | os.PathLike):
@@ -635,25 +641,26 @@ def _of_each(texts: Any, work: Callable[[list[Any]], Any]) -> Any:
 def _predictions(predictor: Any, texts: Any, pairs: Any) -> Any:
     from .finetuning.predict import predict
 
-    if isinstance(pairs, str):
-        pairs = [pairs]
-    two = isinstance(texts, list) and all(isinstance(t, tuple) and len(t) == 2 for t in texts)
-    if texts and two and pairs is None and predictor.kind != "tagging":
-        texts, pairs = map(list, zip(*texts, strict=True))
-    if isinstance(texts, str) and predictor.kind == "tagging":
-        texts = texts.split()
-    words = isinstance(texts, list | tuple) and predictor.kind == "tagging"
-    if words and texts and isinstance(texts[0], str):
-        return _predictions(predictor, [texts], pairs)[0]
+    def is_pair(one: Any) -> bool:
+        return isinstance(one, tuple) and len(one) == 2 and all(isinstance(t, str) for t in one)
 
-    def found(several: list[Any]) -> list[Prediction]:
-        columns = predict(predictor, several, pairs=pairs)
-        return [
-            Prediction(**{name.removeprefix("predicted_"): value for name, value in row.items()})
-            for row in columns
-        ]
-
-    return _of_each(texts, found)
+    one = isinstance(texts, str)
+    if predictor.kind == "tagging":
+        texts = texts.split() if one else texts
+        one = isinstance(next(iter(texts), None), str)
+        several = [texts] if one else list(rows_of(texts))
+    else:
+        takes_pairs = predictor.reading.get("pairs") or predictor.kind == "answering"
+        one = one or (takes_pairs and is_pair(texts))
+        several = [texts] if one else list(rows_of(texts))
+        if several and pairs is None and all(map(is_pair, several)):
+            several, pairs = map(list, zip(*several, strict=True))
+    pairs = [pairs] if isinstance(pairs, str) else pairs
+    found = [
+        Prediction(**{name.removeprefix("predicted_"): value for name, value in row.items()})
+        for row in predict(predictor, several, pairs=pairs)
+    ]
+    return found[0] if one else found
 
 
 @for_python
@@ -760,8 +767,8 @@ def rerank(
 
     Args:
         model: A run, a folder or a Hub id with its pre-training head.
-        lists: A jsonl file; one list of texts, the best first, or several; or mappings:
-            `hypotheses` (such a list), and, if known, `scores` and `reference`.
+        lists: A jsonl file; one list of texts or of (text, score), the best first, or several; or
+            mappings: `hypotheses` (texts), and, if known, `scores` and `reference`.
         tune_lists: Others with references, on which weight and length bonus are tuned.
         weight: Weight of the model's score, in place of `tune_lists` [default: 1 for lists without
             scores, where the model alone decides].
@@ -791,7 +798,15 @@ def nbest(lists: Any) -> Any:
     """N-best lists as mappings, unless they are a file or None."""
     if lists is None or isinstance(lists, str | os.PathLike):
         return lists
-    return [{"hypotheses": one} if isinstance(one, list | tuple) else one for one in rows_of(lists)]
+    return [_nbest(one) if isinstance(one, list | tuple) else one for one in rows_of(lists)]
+
+
+def _nbest(one: Sequence[Any]) -> dict[str, Any]:
+    """A list of texts, or of texts with their scores."""
+    if not all(isinstance(each, list | tuple) and len(each) == 2 for each in one):
+        return {"hypotheses": one}
+    texts, scores = zip(*one, strict=True)
+    return {"hypotheses": texts, "scores": scores}
 
 
 # ------------------------------------------------------------------ models for others
@@ -821,13 +836,13 @@ def export(model: Name, output_dir: Name, **given: Any) -> Path:
 
 
 @for_python
-def push(folder: Name, repo_id: str, **given: Any) -> str:
-    """Uploads a model folder to the Hugging Face Hub. Returns the list of its files.
+def push(folder: Name, repo_id: str, **given: Any) -> dict[str, int]:
+    """Uploads a model folder to the Hugging Face Hub. Returns its files with their sizes in bytes.
 
     Args:
         folder: An export, a fine-tuned model, or a run, of which discriminator/ is sent.
         repo_id: USER/NAME.
-        given: public, dry_run, revision, commit_message: see `electrify push`.
+        given: private, dry_run, revision, commit_message: see `electrify push`.
 
     Raises:
         UserError: For a mistake, with one sentence.

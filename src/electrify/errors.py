@@ -67,6 +67,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 SAME = {
     "lr": ("learning_rate",),
     "batch_size": ("train_batch_size", "per_device_train_batch_size"),
+    **dict.fromkeys(("epochs", "num_epochs"), ("num_train_epochs",)),
     "normalize": ("normalize_embeddings",),
     "text_columns": ("text_column",),
     "resume_from_checkpoint": ("resume",),
@@ -75,8 +76,9 @@ SAME = {
 }
 """Names that other libraries have for an option. In Python they may be given."""
 MEANT = SAME | {
-    **dict.fromkeys(("epochs", "num_train_epochs"), ("num_train_epochs", "max_steps")),
-    "num_epochs": ("num_train_epochs", "max_steps"),
+    **dict.fromkeys(
+        ("epochs", "num_epochs", "num_train_epochs"), ("num_train_epochs", "max_steps")
+    ),
     **dict.fromkeys(("max_steps", "train_minutes", "flops"), ("budgets",)),
     "config": ("recipe",),
     "text": ("text_column",),
