@@ -50,12 +50,17 @@ __all__ = [  # noqa: F405
     "rerank",
     "score",
     "show_progress",
+    "similarity",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module 'electrify' has no attribute {name!r}")
+        from .errors import nearest
+
+        raise AttributeError(
+            f"module 'electrify' has no attribute {name!r}{nearest(name, __all__)}"
+        )
     if os.name != "posix":
         raise ImportError(f"electrify cannot be used here: {POSIX}")
     import_module(".cores", __name__).wait_briefly()  # before a module loads torch

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from . import recipe as _recipe
 from .checkup import doctor as doctor
+from .errors import SAME, meant_by, nearest, need
 from .errors import UserError as UserError
-from .errors import nearest, need
 from .progress import show_on_terminals
 from .progress import show_progress as show_progress
 from .recipe import Recipe as Recipe
@@ -81,15 +81,20 @@ def options(
 ) -> Asked:
     """The options of a command from keywords. Raises UserError that names a keyword which the
     function does not have, or a value that is wrong."""
-    must_know(function, given, cls.names())
-    return cls.of({**given, **fixed})
+    return cls.of({**known(function, given, cls.names()), **fixed})
 
 
-def must_know(function: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Raises UserError that names a keyword which the function does not have."""
-    for name in given:
-        if name not in known:
-            raise UserError(f"{function}() has no argument {name!r}{nearest(name, known)}")
+def known(function: str, given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """The keywords that are given, under the names that the function has for them. Raises UserError
+    that names one which it does not have."""
+    found = {
+        (name if name in names else meant_by(name, names, SAME) or name): given[name]
+        for name in given
+    }
+    for name in found:
+        if name not in names:
+            raise UserError(f"{function}() has no argument {name!r}{nearest(name, names)}")
+    return found
 
 
 def rows_of(data: Any) -> Iterator[Any]:
@@ -237,11 +242,17 @@ class PretrainedRun:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """The records of the log, `kind` train, valid or event, in order."""
-        from .train import METRICS
+        """The records of the log, `kind` train, valid or event, in order. `loss` is the sum of
+        their losses by `term_weights`."""
+        from .train import CONFIG, METRICS
         from .train.log import read
 
-        return read(self.folder / METRICS)
+        records = read(self.folder / METRICS)
+        weights = load_recipe(self.folder / CONFIG).objective.term_weights
+        for record in records:
+            if losses := [weights[name] * record[name] for name in weights if name in record]:
+                record["loss"] = sum(losses)
+        return records
 
 
 @for_python
@@ -250,7 +261,7 @@ def pretrain(
     recipe: Name | Recipe = "electra-small",
     *,
     output_dir: Name,
-    resume: Literal["auto", "never", "must"] = "auto",
+    resume: Literal["auto", "never", "must"] | bool = "auto",
     train_minutes: float | None = None,
     flops: float | None = None,
     **fields: Any,
@@ -263,8 +274,8 @@ def pretrain(
         recipe: A shipped name (see `recipes`), a .yaml file, a `Recipe`, or auto: the one for
             `flops` or `train_minutes`, of those measured.
         output_dir: The folder of the run.
-        resume: auto resumes from the newest checkpoint if there is one, must fails without one,
-            never refuses a folder that holds a run.
+        resume: auto (or True) resumes from the newest checkpoint if there is one, must fails
+            without one, never (or False) refuses a folder that holds a run.
         train_minutes: Train for about this many minutes: throughput is measured, then max_steps is
             set.
         flops: With recipe auto: the FLOPs of the run.
@@ -276,9 +287,11 @@ def pretrain(
     from .text.corpus import data_folder_of
     from .train.options import DEFAULT_RECIPE, Pretrain
 
-    # Others than fields are for the hint: `resume_from_checkpoint` means resume.
-    own = {"data", "recipe", "output_dir", "resume", "train_minutes", "flops"}
-    must_know("pretrain", fields, own | _recipe.SECTION_OF.keys())
+    own = {"recipe", "output_dir", "resume", "train_minutes", "flops"}
+    fields = known("pretrain", fields, own | _recipe.SECTION_OF.keys())
+    resume = fields.pop("resume", resume)
+    if isinstance(resume, bool):
+        resume = "auto" if resume else "never"
     swapped = isinstance(data, str) and data in _recipe.names() and not Path(data).exists()
     need(not swapped, f"{data} is a recipe: pretrain(data, {data!r}, output_dir=...)")
     if not isinstance(data, str | os.PathLike):
@@ -395,11 +408,11 @@ class FineTuned:
 def finetune(
     model: Name,
     train_file: Any = None,
-    *,
     validation_file: Any = None,
+    *,
     task: str | Sequence[str] = (),
     output_dir: Name | None = None,
-    seeds: int = 1,
+    seeds: int | Sequence[int] = 1,
     **given: Any,
 ) -> FineTuned:
     """Fine-tunes an encoder: transformers' own class with a new head. The same call resumes.
@@ -407,14 +420,13 @@ def finetune(
     Args:
         model: A run, a folder or a Hub id of an encoder.
         train_file: Labelled examples: a csv, tsv, jsonl or parquet file, a data frame or data set,
-            or a list of (text, label), (text, second text, label), or mappings. `train_dataset` is
-            the same.
-        validation_file: Further examples (also `eval_dataset`). Without them a fifth of
-            `train_file` is held out.
+            or a list of (text, label), (text, second text, label), or mappings.
+        validation_file: Further examples. Without them a fifth of `train_file` is held out.
         task: Known tasks in place of `train_file`, e.g. sst2.
         output_dir: The folder of the results [default: finetuned/NAME of the file or the tasks, of
             examples in memory finetuned/examples-HASH].
-        seeds: Runs, each with another seed.
+        seeds: The number of runs, each with another seed (the first is `seed`), or their seeds in
+            a row, such as [1, 2, 3].
         given: Options of `electrify finetune`, such as text_column (of pairs two columns),
             label_column, learning_rate, num_train_epochs, metrics.
 
@@ -424,10 +436,12 @@ def finetune(
     from .finetuning.options import FinetuneConfig
     from .finetuning.run import finetune as tuned
 
-    if train_file is None:
-        train_file = given.pop("train_dataset", None)
-    if validation_file is None:
-        validation_file = given.pop("eval_dataset", None)
+    files = {"train_file", "validation_file"}
+    given = known("finetune", given, FinetuneConfig.names() | files)
+    train_file, validation_file = (
+        given.pop(name, own)
+        for name, own in zip(sorted(files), (train_file, validation_file), strict=True)
+    )
     if isinstance(given.get("text_column"), list | tuple):
         given |= zip(("text_column", "pair_column"), given["text_column"], strict=True)
     tasks = (task,) if isinstance(task, str) else tuple(task)
@@ -436,8 +450,10 @@ def finetune(
         "task is for known tasks such as sst2. What your own examples are is found by their labels,"
         " or set by problem_type",
     )
-    fact = "seeds is the number of runs and seed the first one, such as seeds=3, seed=0"
-    need(not isinstance(seeds, list | tuple), fact)
+    if not isinstance(seeds, int):
+        given["seed"], in_a_row = seeds[0], list(range(seeds[0], seeds[0] + len(seeds)))
+        need(list(seeds) == in_a_row, f"seeds must be a number of runs, or like {in_a_row}")
+        seeds = len(seeds)
     in_memory = train_file is not None and not isinstance(train_file, str | os.PathLike)
     columns = [given.get("text_column", TEXT), given.get("pair_column", "text_pair")]
     columns.append(given.get("label_column", "label"))
@@ -517,14 +533,21 @@ class Encoder:
     @for_python
     def encode(self, texts: Any, **given: Any) -> Any:
         """The same as `embed`, under the name that sentence-transformers has for it."""
-        must_know("encode", given, _OF_VECTORS)
-        return self.embed(texts, **given)
+        return self.embed(texts, **known("encode", given, _OF_VECTORS))
 
     @for_python
     def similarity(self, first: Any, second: Any) -> Any:
-        """The cosines of vectors [N, D] with others [M, D], [N, M], as in sentence-transformers."""
+        """The cosines of texts, or of their vectors [N, D], with others [M, D]: [N, M]. Of two
+        texts a number."""
         import numpy as np
 
+        def vectors(of: Any) -> Any:
+            given = [of] if isinstance(of, str) else of
+            return self.embed(given) if all(isinstance(one, str) for one in given) else given
+
+        if isinstance(first, str) and isinstance(second, str):
+            return float(self.similarity([first], [second])[0, 0])
+        first, second = vectors(first), vectors(second)
         u_ND, v_MD = (np.atleast_2d(vectors) for vectors in (first, second))
         u_ND, v_MD = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (u_ND, v_MD))
         return u_ND @ v_MD.T
@@ -540,7 +563,7 @@ class Encoder:
         """
         from .finetuning.embed import embed
 
-        must_know("embed", given, _OF_VECTORS)
+        given = known("embed", given, _OF_VECTORS)
         return _of_each(texts, lambda several: embed(self._embedder, several, **given))
 
     @for_python
@@ -554,7 +577,7 @@ class Encoder:
         """
         from .scoring.detect import detect
 
-        must_know("detect", given, ("max_seq_length", "batch_size", "threads"))
+        given = known("detect", given, ("max_seq_length", "batch_size", "threads"))
         return _of_each(texts, lambda several: detect(self._detector, several, **given))
 
     @for_python
@@ -618,23 +641,26 @@ def _of_each(texts: Any, work: Callable[[list[Any]], Any]) -> Any:
 def _predictions(predictor: Any, texts: Any, pairs: Any) -> Any:
     from .finetuning.predict import predict
 
-    if isinstance(pairs, str):
-        pairs = [pairs]
-    two = isinstance(texts, list) and all(isinstance(t, tuple) and len(t) == 2 for t in texts)
-    if texts and two and pairs is None and predictor.kind != "tagging":
-        texts, pairs = map(list, zip(*texts, strict=True))
-    words = isinstance(texts, list | tuple) and predictor.kind == "tagging"
-    if words and texts and isinstance(texts[0], str):
-        return _predictions(predictor, [texts], pairs)[0]
+    def is_pair(one: Any) -> bool:
+        return isinstance(one, tuple) and len(one) == 2 and all(isinstance(t, str) for t in one)
 
-    def found(several: list[Any]) -> list[Prediction]:
-        columns = predict(predictor, several, pairs=pairs)
-        return [
-            Prediction(**{name.removeprefix("predicted_"): value for name, value in row.items()})
-            for row in columns
-        ]
-
-    return _of_each(texts, found)
+    one = isinstance(texts, str)
+    if predictor.kind == "tagging":
+        texts = texts.split() if one else texts
+        one = isinstance(next(iter(texts), None), str)
+        several = [texts] if one else list(rows_of(texts))
+    else:
+        takes_pairs = predictor.reading.get("pairs") or predictor.kind == "answering"
+        one = one or (takes_pairs and is_pair(texts))
+        several = [texts] if one else list(rows_of(texts))
+        if several and pairs is None and all(map(is_pair, several)):
+            several, pairs = map(list, zip(*several, strict=True))
+    pairs = [pairs] if isinstance(pairs, str) else pairs
+    found = [
+        Prediction(**{name.removeprefix("predicted_"): value for name, value in row.items()})
+        for row in predict(predictor, several, pairs=pairs)
+    ]
+    return found[0] if one else found
 
 
 @for_python
@@ -643,8 +669,8 @@ def predict(model: Name, texts: Any, *, pairs: Any = None, **given: Any) -> Any:
 
     Args:
         model: A fine-tuned folder, that of `finetune`, or a Hub id.
-        texts: One text, or several, or a list of pairs; for a tagger lists of words, for question
-            answering questions.
+        texts: One text, or several, or a list of pairs; for a tagger lists of words (or one text,
+            whose words have blanks between them), for question answering questions.
         pairs: The second texts, or the contexts of the questions.
         given: threshold, max_seq_length, ...: see `electrify predict`.
 
@@ -654,7 +680,7 @@ def predict(model: Name, texts: Any, *, pairs: Any = None, **given: Any) -> Any:
     from .finetuning.options import PredictConfig
     from .finetuning.predict import load_predictor
 
-    must_know("predict", given, kinds(PredictConfig).keys() - _OF_FILES)
+    given = known("predict", given, kinds(PredictConfig).keys() - _OF_FILES)
     return _predictions(load_predictor(model, **given), texts, pairs)
 
 
@@ -680,10 +706,16 @@ def embed(model: Name, texts: Any, **given: Any) -> Any:
     from .finetuning.embed import load_embedder
     from .finetuning.options import EmbedConfig
 
-    must_know("embed", given, {*kinds(EmbedConfig), *_OF_VECTORS} - _OF_FILES)
+    given = known("embed", given, {*kinds(EmbedConfig), *_OF_VECTORS} - _OF_FILES)
     how = {name: given.pop(name) for name in _OF_VECTORS if name in given}
     embedder = load_embedder(model, **given)
     return _of_each(texts, lambda several: embedded(embedder, several, **how))
+
+
+@for_python
+def similarity(model: Name, first: Any, second: Any) -> Any:
+    """The cosines of the vectors of texts: see `Encoder.similarity`."""
+    return Encoder(model).similarity(first, second)
 
 
 @for_python
@@ -735,8 +767,8 @@ def rerank(
 
     Args:
         model: A run, a folder or a Hub id with its pre-training head.
-        lists: A jsonl file, or lists of texts, the best first, or mappings: `hypotheses` (such a
-            list), and, if known, `scores` and `reference`.
+        lists: A jsonl file; one list of texts or of (text, score), the best first, or several; or
+            mappings: `hypotheses` (texts), and, if known, `scores` and `reference`.
         tune_lists: Others with references, on which weight and length bonus are tuned.
         weight: Weight of the model's score, in place of `tune_lists` [default: 1 for lists without
             scores, where the model alone decides].
@@ -749,8 +781,11 @@ def rerank(
     from .scoring.options import RerankConfig
     from .scoring.rerank import rerank as reranked
 
+    if isinstance(lists, list) and all(isinstance(one, str) for one in lists):
+        lists = [lists]
     plain_lists = isinstance(lists, list) and all(isinstance(one, list | tuple) for one in lists)
-    if plain_lists and weight is None and tune_lists is None:
+    if tune_lists is None and weight is None:
+        need(plain_lists, "rerank needs weight, or tune_lists with references")
         weight = 1.0
     column = "hypotheses"
     with as_file(nbest(lists), column) as file, as_file(nbest(tune_lists), column) as tune_file:
@@ -763,7 +798,15 @@ def nbest(lists: Any) -> Any:
     """N-best lists as mappings, unless they are a file or None."""
     if lists is None or isinstance(lists, str | os.PathLike):
         return lists
-    return [{"hypotheses": one} if isinstance(one, list | tuple) else one for one in rows_of(lists)]
+    return [_nbest(one) if isinstance(one, list | tuple) else one for one in rows_of(lists)]
+
+
+def _nbest(one: Sequence[Any]) -> dict[str, Any]:
+    """A list of texts, or of texts with their scores."""
+    if not all(isinstance(each, list | tuple) and len(each) == 2 for each in one):
+        return {"hypotheses": one}
+    texts, scores = zip(*one, strict=True)
+    return {"hypotheses": texts, "scores": scores}
 
 
 # ------------------------------------------------------------------ models for others
@@ -793,13 +836,13 @@ def export(model: Name, output_dir: Name, **given: Any) -> Path:
 
 
 @for_python
-def push(folder: Name, repo_id: str, **given: Any) -> str:
-    """Uploads a model folder to the Hugging Face Hub. Returns the list of its files.
+def push(folder: Name, repo_id: str, **given: Any) -> dict[str, int]:
+    """Uploads a model folder to the Hugging Face Hub. Returns its files with their sizes in bytes.
 
     Args:
         folder: An export, a fine-tuned model, or a run, of which discriminator/ is sent.
         repo_id: USER/NAME.
-        given: public, dry_run, revision, commit_message: see `electrify push`.
+        given: private, dry_run, revision, commit_message: see `electrify push`.
 
     Raises:
         UserError: For a mistake, with one sentence.
@@ -814,14 +857,15 @@ def push(folder: Name, repo_id: str, **given: Any) -> str:
 
 @for_python
 def evaluate(
-    models: Name | Sequence[Name], data_dir: Any, **given: Any
+    models: Name | Sequence[Name], data_dir: Any = None, *, pairs: Any = None, **given: Any
 ) -> dict[str, dict[str, float]]:
     """BLiMP, minimal pairs of English grammar (1912.00582), or pairs of your own, without training.
 
     Args:
         models: Runs, folders or Hub ids with their pre-training head.
-        data_dir: The folder of BLiMP's files; one jsonl file with `sentence_good` and
-            `sentence_bad`, or a list of such pairs.
+        data_dir: The folder of BLiMP's files.
+        pairs: In its place pairs of your own: one jsonl file with `sentence_good` and
+            `sentence_bad`, or a list of such pairs (a good and a bad sentence).
         given: Options of `electrify evaluate`, such as output_dir, max_eval_samples.
 
     Returns:
@@ -835,6 +879,8 @@ def evaluate(
     from .scoring.blimp import means
     from .scoring.options import EvaluateConfig
 
+    data_dir = pairs if data_dir is None else data_dir
+    need(data_dir is not None, "evaluate needs data_dir or pairs")
     several: Any = models if isinstance(models, list | tuple) else [models]
     names = tuple(os.fspath(model) for model in several)
     with as_file(data_dir, "sentence_good", "sentence_bad") as place:

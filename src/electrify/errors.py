@@ -9,9 +9,10 @@ status 2. `Unfinished` means that nothing is wrong with it and the same command 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
+from typing import Any
 
 SHOWN = 12
 
@@ -63,24 +64,34 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(names)}"
 
 
-MEANT = {
+SAME = {
     "lr": ("learning_rate",),
     "batch_size": ("train_batch_size", "per_device_train_batch_size"),
-    **dict.fromkeys(("epochs", "num_train_epochs"), ("num_train_epochs", "max_steps")),
-    "num_epochs": ("num_train_epochs", "max_steps"),
-    "config": ("recipe",),
+    **dict.fromkeys(("epochs", "num_epochs"), ("num_train_epochs",)),
+    "normalize": ("normalize_embeddings",),
+    "text_columns": ("text_column",),
     "resume_from_checkpoint": ("resume",),
+    **dict.fromkeys(("eval_data", "eval_file", "eval_dataset"), ("validation_file",)),
+    **dict.fromkeys(("train_data", "train_dataset"), ("train_file",)),
+}
+"""Names that other libraries have for an option. In Python they may be given."""
+MEANT = SAME | {
+    **dict.fromkeys(
+        ("epochs", "num_epochs", "num_train_epochs"), ("num_train_epochs", "max_steps")
+    ),
+    **dict.fromkeys(("max_steps", "train_minutes", "flops"), ("budgets",)),
+    "config": ("recipe",),
     "text": ("text_column",),
     "label": ("label_column",),
-    **dict.fromkeys(("eval_data", "eval_file", "eval_dataset", "test_file"), ("validation_file",)),
-    **dict.fromkeys(("train_data", "train_dataset"), ("train_file",)),
+    "test_file": ("validation_file",),
+    "push_to_hub": ("push",),
 }
 """Names of options that people try, and those that they may mean."""
 
 
-def meant_by(name: str, known: Collection[str]) -> str:
+def meant_by(name: str, known: Collection[str], names: Mapping[str, Any] = MEANT) -> str:
     """The known option that a name which people try stands for; empty if there is none."""
-    return next((option for option in MEANT.get(name, ()) if option in known), "")
+    return next((option for option in names.get(name, ()) if option in known), "")
 
 
 def need(ok: bool, fact: str, advice: str = "") -> None:

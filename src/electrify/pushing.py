@@ -8,7 +8,7 @@ from pathlib import Path
 from .console import size
 from .errors import UserError, need
 from .exporting.places import METADATA, model_in
-from .progress import show
+from .progress import say, show
 from .text.tokenizer import TOKENIZER_FILES
 from .values import Options, Positional
 
@@ -31,8 +31,8 @@ class Push(Options):
     repo_id: Positional[str]
     """Repository on the Hub, USER/NAME. It is made if it does not exist. The token is the one of
     `hf auth login` or HF_TOKEN."""
-    public: bool = False
-    """Make a new repository public [default: private]. An existing one stays as it is."""
+    private: bool = True
+    """Make a new repository private. An existing one stays as it is."""
     dry_run: bool = False
     """List the files with their sizes, and send nothing."""
     revision: str | None = None
@@ -44,31 +44,33 @@ class Push(Options):
         need("/" in self.repo_id, f"repo_id must be USER/NAME, not {self.repo_id!r}")
 
     def __call__(self) -> int:
-        show(self.send())
+        sizes = self.send()
+        listed = "".join(f"{size(bytes_):>10}  {name}\n" for name, bytes_ in sizes.items())
+        what = "would be sent" if self.dry_run else "sent"
+        show(f"{listed}{size(sum(sizes.values())):>10}  {what} to {self.repo_id}")
         return 0
 
-    def send(self) -> str:
-        """Returns the list of the files, and where they are now or would be."""
+    def send(self) -> dict[str, int]:
+        """Sends the files, but for a dry run. Returns their names and sizes in bytes."""
         folder = Path(model_in(self.folder))
-        files = files_of(folder)
-        listed = "".join(f"{size(f.stat().st_size):>10}  {f.relative_to(folder)}\n" for f in files)
-        total = size(sum(f.stat().st_size for f in files))
+        sizes = {str(f.relative_to(folder)): f.stat().st_size for f in files_of(folder)}
         if self.dry_run:
-            return f"{listed}{total:>10}  would be sent from {folder} to {self.repo_id}"
+            return sizes
         from huggingface_hub import HfApi
 
         api = HfApi()
-        repo = api.create_repo(self.repo_id, private=not self.public, exist_ok=True)
+        repo = api.create_repo(self.repo_id, private=self.private, exist_ok=True)
         if self.revision is not None:
             api.create_branch(repo.repo_id, branch=self.revision, exist_ok=True)
         api.upload_folder(
             repo_id=repo.repo_id,
             folder_path=folder,
-            allow_patterns=[str(f.relative_to(folder)) for f in files],
+            allow_patterns=list(sizes),
             revision=self.revision,
             commit_message=self.commit_message,
         )
-        return f"{listed}{total:>10}  sent to {repo}"
+        say(f"the model is at {repo}")
+        return sizes
 
 
 def files_of(folder: Path) -> list[Path]:

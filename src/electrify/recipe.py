@@ -407,6 +407,12 @@ class Recipe:
     data: Data
     train: Train
 
+    def __getattr__(self, name: str) -> Any:
+        """A field of a section: `recipe.learning_rate`."""
+        if name not in SECTION_OF:
+            raise AttributeError(f"a recipe has no field {name!r}{nearest(name, SECTION_OF)}")
+        return getattr(getattr(self, SECTION_OF[name]), name)
+
 
 SECTIONS = kinds(Recipe)
 CHOICES = {s: cls.CHOICE for s, cls in SECTIONS.items() if issubclass(cls, _Chosen)}

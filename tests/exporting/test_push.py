@@ -138,7 +138,7 @@ def test_the_files_of_a_model_are_sent_and_nothing_else(hub, model):
     (one, public, refused), errors = pushed(
         hub.url,
         [model, "someone/one", "--commit-message", "the first"],
-        [run, "someone/public", "--public", "--revision", "v1"],
+        [run, "someone/public", "--no-private", "--revision", "v1"],
         [model, "stranger/model"],
     )
     assert one.endswith("status 0"), errors
@@ -148,7 +148,7 @@ def test_the_files_of_a_model_are_sent_and_nothing_else(hub, model):
     assert [a["organization"] for a in asked] == ["someone"] * 2
     assert hub.commits["one"]["summary"] == "the first"
     assert hub.files == {"one": SENT, "public": SENT}
-    assert f"sent to {hub.url}/someone/one" in one
+    assert errors[0] == f"the model is at {hub.url}/someone/one\n"
     assert "/api/models/someone/public/branch/v1" in hub.paths
     assert any(path.endswith("public/commit/v1") for path in hub.paths)
     assert refused == "status 2"

@@ -17,6 +17,7 @@ from transformers import (
 )
 from zoo import predict
 
+import electrify
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.options import FinetuneSettings, PredictConfig
 from electrify.finetuning.predict import predict_files
@@ -75,6 +76,9 @@ def test_texts_are_predicted_as_validated(zoo, tmp_path, name, kind, pairs, bf16
         assert one["probabilities"] == pytest.approx(sure, abs=1e-6)
         label = one.get("predicted_label") or "|".join(one["predicted_labels"])
         assert row["prediction"] == label
+    if pairs and kind == "classification":  # a tuple is one pair
+        one = electrify.predict(tmp_path / "saved", (held[0].text, held[0].pair), bf16=bf16)
+        assert one.label == rows[0]["prediction"]
 
 
 @pytest.mark.parametrize("unanswerable", [False, True])

@@ -56,6 +56,11 @@ class Piece:
         return self.token
 
     @property
+    def text(self) -> str:
+        """The same, as of spaCy."""
+        return self.token
+
+    @property
     def score(self) -> float:
         return self.probability
 
@@ -75,6 +80,11 @@ class Detection:
 
     def __iter__(self) -> Iterator[Piece]:
         return iter(self.words)
+
+    @property
+    def probabilities(self) -> list[float]:
+        """Of each word, that it was replaced."""
+        return [word.probability for word in self.words]
 
 
 class OnnxDetector(OnnxModel):

@@ -77,6 +77,10 @@ class Reranked:
     """Word error rates: before, after, oracle (the best hypothesis of each list), and change (after
     minus before); empty without references."""
 
+    def __getitem__(self, number: int) -> str:
+        """The text that was chosen from a list."""
+        return self.texts[number]
+
     def table(self) -> str:
         """The rates as a table of text; empty without references."""
         if not self.rates:
