@@ -56,15 +56,15 @@ class Row(NamedTuple):
 
     def value(self, column: str) -> Any:
         """Raises UserError if the row has no such column."""
-        found = ", ".join(self.cells)
-        need(column in self.cells, f"{self.where}: no column {column!r}; found: {found}")
+        if column not in self.cells:
+            raise UserError(f"{self.where}: no column {column!r}; found: {', '.join(self.cells)}")
         return self.cells[column]
 
     def text(self, column: str) -> str:
         """The text in a column; a missing value (null) is an empty text. Raises UserError."""
         value = self.value(column)
-        fact = f"{self.where}: {column!r} must be a text, not {str(value)[:40]}"
-        need(value is None or isinstance(value, str), fact)
+        if not isinstance(value, str | None):
+            raise UserError(f"{self.where}: {column!r} must be a text, not {str(value)[:40]}")
         return value or ""
 
 
