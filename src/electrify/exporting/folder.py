@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -48,7 +48,8 @@ from ..train import CONFIG, FACTS, checkpoint
 from . import card
 from .agreement import check_folder
 from .loading import load_config, load_tokenizer, positions_in, quiet
-from .places import METADATA, check_place, metadata_of, model_in, must_be_run
+from .options import Export
+from .places import METADATA, metadata_of, must_be_run
 
 SETTINGS = "config.json"
 WEIGHTS = "model.safetensors"
@@ -246,36 +247,25 @@ def _copy_tokenizer(run: Path, folder: Path, *, model: ExportedModel) -> None:
 # ------------------------------------------------------------------ formats
 
 
-def export_as(
-    name: str,
-    output_dir: str | Path,
-    *,
-    part: str = DISCRIMINATOR,
-    step: int | None = None,
-    format: str = "hf",  # noqa: A002 as the flag
-    quantize: Literal["none", "int8"] = "none",
-) -> str:
-    """Exports a network of a run, or a Hugging Face folder in another format, see options.py.
-    Returns what was written, for the user. Raises UserError."""
-    target = Path(output_dir)
-    if format == "hf":
-        return str(export(name, target, part=part, step=step))
-    must_be_replaceable(target, format=format)
+def export_as(options: Export) -> str:
+    """Exports a network of a run, or a Hugging Face folder in another format. Returns what was
+    written, for the user. Raises UserError."""
+    target, model = Path(options.output_dir), options.model
+    which: dict[str, Any] = {"part": options.part, "step": options.step}
+    if options.format == "hf":
+        return str(export(model, target, **which))
+    must_be_replaceable(target, format=options.format)
     with TemporaryDirectory() as made:
-        if (Path(name) / CONFIG).is_file():
-            model = str(export(name, Path(made) / part, part=part, step=step))
-        else:
-            need(part == DISCRIMINATOR and step is None, "--part and --step are for runs")
-            model = model_in(name)
-            check_place(model)
-        metadata = metadata_of(model) | {"format": format}
+        if (Path(model) / CONFIG).is_file():
+            model = str(export(model, Path(made) / options.part, **which))
+        metadata = metadata_of(model) | {"format": options.format}
         with model_folder(target, metadata) as new:
-            if format == "sentence-transformers":
+            if options.format == "sentence-transformers":
                 write_sentence_transformer(model, new)
                 return f"{target}: SentenceTransformer({str(target)!r}) loads it"
             from .onnx import write_onnx
 
-            report = write_onnx(model, new, metadata, quantize=quantize)
+            report = write_onnx(model, new, metadata, quantize=options.quantize)
             return f"{target / GRAPH}: {report}"
 
 
