@@ -16,7 +16,7 @@ from pathlib import Path
 
 from .console import harmless
 from .cores import cores
-from .errors import Unfinished, UserError
+from .errors import Unfinished
 from .exporting.places import RANDOM
 from .files import claim
 from .finetuning.baselines import TFIDF
@@ -170,11 +170,6 @@ def docstring_task(documents: list[tuple[str, str]]) -> TaskData:
     need = 2 * EACH
     enough = (p for p, texts in by_package.items() if len(texts) >= need)
     labels = sorted(sorted(enough, key=lambda p: (-len(by_package[p]), p))[:PACKAGES])
-    if len(labels) < 2:
-        raise UserError(
-            f"fewer than two installed packages have {need} docstrings. Install more packages into "
-            "this environment"
-        )
     examples = []
     for label, package in enumerate(labels):
         texts = by_package[package]

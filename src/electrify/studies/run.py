@@ -16,12 +16,12 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from ..errors import need
 from ..files import claim, json_text, read_json, write
 from ..flop_counts import outline
 from ..progress import Progress, aligned, duration, say
@@ -86,17 +86,16 @@ def compare(study: Study) -> Table:
 def slots(processes: int, device: str) -> list[int | None]:
     """A core or a GPU for each process that runs side by side; None leaves the core to the system.
     Raises UserError for more than there are."""
-    number, what = gpus(device), "GPUs"
-    places: Sequence[int] = range(number)
-    if not number and hasattr(os, "sched_getaffinity"):
-        # A single process needs no core of its own, and on the first one it would meet those of
-        # other studies.
-        places, what = sorted(os.sched_getaffinity(0)), "cores"
-    if not places or (processes == 1 and not number):
+    number, cores = gpus(device), list[int]()
+    # A single process needs no core of its own, and on the first one it would meet those of other
+    # studies.
+    if processes > 1 and hasattr(os, "sched_getaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+    places, what = (list(range(number)), "GPUs") if number else (cores, "cores")
+    if not places:
         return [None] * processes
-    if processes > len(places):
-        raise UserError(f"processes: there are {len(places)} {what}, not {processes}")
-    return list(places[:processes])
+    need(processes <= len(places), f"processes: there are {len(places)} {what}, not {processes}")
+    return [*places[:processes]]
 
 
 def gpus(device: str) -> int:
@@ -283,22 +282,22 @@ class Runner:
         self.running: dict[Any, tuple[Trial, int | None]] = {}
         """Process -> its trial, and its core or GPU."""
         self.free = slots(study.config.processes, study.config.device)
-        flops = sum(trial.own_flops for trial in self.waiting)
-        self.mean_flops = flops / max(1, len(self.waiting)) or 1.0
 
     def run(self) -> list[Result]:
         """Every trial, until none is left."""
         total = len(self.study.trials)
-        if len(self.waiting) < total:
-            say(f"{total - len(self.waiting)} of {total} encoders are done already")
-        with Progress(total, title="compare", unit="encoders", done=self.share()) as bar:
+        done = total - len(self.waiting)
+        if done:
+            say(f"{done} of {total} encoders are done already")
+        with Progress(total, title="compare", unit="encoders", done=done) as bar:
             try:
                 while self.waiting or self.running:
                     self.fill()
                     time.sleep(POLL_S)
-                    for ended in [p for p in self.running if p.poll() is not None]:
+                    over = [p for p in self.running if p.poll() is not None]
+                    for ended in over:
                         self.collect(ended)
-                    bar.advance(max(0.0, self.share() - bar.done), self.note())
+                    bar.advance(len(over), self.note())
             except BaseException:
                 self.stop()
                 raise
@@ -360,16 +359,6 @@ class Runner:
     @property
     def unfinished(self) -> list[Trial]:
         return [*self.waiting, *(trial for trial, _ in self.running.values())]
-
-    def share(self) -> float:
-        """How many encoders are done; those in training count in part. An encoder's training, by
-        its FLOPs, is half of the work on average, and its tasks are the other half."""
-        parts = {trial.key: trial.own_flops / self.mean_flops for trial in self.unfinished}
-        left = sum(parts.values()) + len(parts)
-        for trial, _ in self.running.values():
-            made = step_in(self.study.folder(trial) / RUN) - (trial.starts_at or 0)
-            left -= min(1.0, max(0.0, made / trial.own_steps)) * parts[trial.key]
-        return max(0.0, len(self.study.trials) - 0.5 * left)
 
     def note(self) -> str:
         """The encoders at work, each with its update."""
