@@ -73,7 +73,8 @@ class Folder:
     def run(self, check: Callable[..., Findings], *given: Any) -> None:
         """Adds the findings of a check. Damage that breaks a check is a finding, too."""
         try:
-            self.findings.extend(check(self.path, *given))
+            for finding in check(self.path, *given):
+                self.findings.append(finding)
         except UserError as e:
             self.findings.append(Finding("error", "refused", e.fact, e.advice or RESTORE))
         except (OSError, LookupError, ValueError, TypeError, AttributeError, RuntimeError) as e:
@@ -152,10 +153,7 @@ def kind_of(path: Path) -> Kind:
 def checked(folder: Folder, corpora: Sequence[Path]) -> list[Folder]:
     """The folder, after its checks, and the folders that a run has made inside. corpora: those that
     were named with it."""
-    checks: dict[Kind, tuple[Callable[..., Findings], ...]]
-    checks = {"DATA": (corpus,), "RUN": (run_files, run_recipe, run_log), "MODEL": (model,)}
-    for check in checks[folder.kind]:
-        folder.run(check)
+    folder.run({"DATA": corpus, "RUN": run, "MODEL": model}[folder.kind])
     if folder.kind != "RUN":
         return [folder]
     if corpora:
@@ -198,21 +196,23 @@ def corpus(path: Path) -> Findings:
 # ------------------------------------------------------------------ a run
 
 
-def read_run(path: Path) -> tuple[Recipe, dict[str, Any]]:
-    """Recipe and run.json. Raises UserError."""
+def run(path: Path) -> Findings:
+    """Everything about a run but the models inside."""
     from .recipe import load
-
-    return load(path / CONFIG, trusted=False), read_json(path / FACTS)
-
-
-def run_files(path: Path) -> Findings:
-    """What run.json names, every checkpoint, and how far the run came."""
     from .rules import check
+
+    recipe, facts = load(path / CONFIG, trusted=False), read_json(path / FACTS)
+    check(recipe)
+    yield from run_files(path, recipe, facts)
+    yield from recipe_traps(recipe, facts.get("corpus", {"counts": {}})["counts"].get("tokens"))
+    yield from run_log(path, recipe, facts)
+
+
+def run_files(path: Path, recipe: Recipe, facts: dict[str, Any]) -> Findings:
+    """What run.json names, every checkpoint, and how far the run came."""
     from .train import checkpoint
     from .train.job import decisive
 
-    recipe, facts = read_run(path)
-    check(recipe)
     theirs, ours = facts["recipe"], decisive(recipe)
     if odd := [n for n in {**theirs, **ours} if theirs.get(n) != ours.get(n)]:
         fact = f"{CONFIG} and {FACTS} are not of one run: {', '.join(odd[:5])}"
@@ -236,12 +236,6 @@ def run_files(path: Path) -> Findings:
         yield Finding("note", "unfinished", fact, "the same command continues it")
     else:
         yield Finding("ok", "finished", f"the run has done its {steps:,} steps and is exported")
-
-
-def run_recipe(path: Path) -> Findings:
-    """The traps in the recipe of a run."""
-    recipe, facts = read_run(path)
-    yield from recipe_traps(recipe, facts.get("corpus", {"counts": {}})["counts"].get("tokens"))
 
 
 def recipe_traps(recipe: Recipe, tokens: int | None) -> Findings:
@@ -296,13 +290,12 @@ def published_rate(width: int, rows: int, length: int) -> tuple[float, float]:
     return rate * min(ratio, math.sqrt(ratio)), rate * max(ratio, math.sqrt(ratio))
 
 
-def run_log(path: Path) -> Findings:
+def run_log(path: Path, recipe: Recipe, facts: dict[str, Any]) -> Findings:
     """What metrics.jsonl says at its end: the warnings of the monitor (a dead generator, too many
     epochs, ...), numbers that are not finite, a validation loss that rises."""
     from .train import log
     from .train.monitor import Monitor, untaught
 
-    recipe, facts = read_run(path)
     records = log.read(path / METRICS) if (path / METRICS).is_file() else []
     # Numbers that are not finite are written as text.
     odd = ("nan", "inf", "-inf")

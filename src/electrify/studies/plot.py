@@ -99,24 +99,22 @@ def _draw_bars(axis: Any, table: Table, panel: str) -> None:
 
 def _draw_lines(axis: Any, table: Table, panel: str, against: str) -> None:
     """A line over the cost for each recipe."""
-    ticks = set[float]()
+
+    def cost(recipe: str, budget: float) -> float:
+        known = budget if against == table.equal else table.cost(recipe, budget, against)
+        return known or math.nan
+
     for k, name in enumerate(map(named, table.shown.values())):
         rows, (mean, low, high), (at, seeds) = _curve(table, k, panel)
-        costs = [
-            row.budget
-            if against == table.equal
-            else table.cost(row.recipe, row.budget, against) or math.nan
-            for row in rows
-        ]
+        costs = [cost(row.recipe, row.budget) for row in rows]
         color = COLORS[k % len(COLORS)]
         axis.plot(costs, mean, label=name, color=color, marker=MARKERS[k % len(MARKERS)])
         known = np.isfinite(low)  # a band between those neighbours that have one
         axis.fill_between(costs, low, high, where=known, color=color, alpha=0.15, lw=0)
-        dots = [costs[int(b)] for b in at]
-        axis.plot(dots, seeds, ".", color=color, ms=3, alpha=0.6)
-        ticks |= {cost for cost in costs if k == 0 and math.isfinite(cost)}
+        axis.plot([costs[int(b)] for b in at], seeds, ".", color=color, ms=3, alpha=0.6)
     axis.set_xlabel(LABELS[against])
     if math.isfinite(axis.xaxis.get_minpos()):  # something is drawn
+        ticks = [x for b in table.budgets if math.isfinite(x := cost(table.recipes[0], b))]
         axis.set_xscale("log")
-        axis.set_xticks(sorted(ticks), [f"{x:.3g}".replace("e+", "e") for x in sorted(ticks)])
+        axis.set_xticks(ticks, [f"{x:.4g}".replace("e+", "e") for x in ticks])
         axis.set_xticks([], minor=True)
