@@ -27,7 +27,7 @@ from electrify.errors import UserError
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.options import FinetuneSettings
 from electrify.recipe import Recipe, entry, joined, override
-from electrify.scoring.word_substitution import judge, planted_pairs
+from electrify.scoring.word_substitution import judge
 from electrify.studies.budgets import Cost, configured, of_length, steps_for
 from electrify.text.corpus import Corpus
 
@@ -47,7 +47,7 @@ def recipe_of(name: str, seed: int, *, flops: float | None, steps: int, vocab: i
 def measured(data: Path, run: Path, config: Recipe, texts: list[Any], *, quick: bool) -> Any:
     """One pre-training, and what the demo would say of it."""
     discriminator = demo.pretrain_discriminator(data, run, config)
-    verdicts = judge(discriminator, planted_pairs(data, count=demo.PAIRS).pairs)
+    verdicts = judge(discriminator, demo.pairs_of(data))
     task = demo.docstring_task(texts)
     settings = FinetuneSettings(num_train_epochs=1 if quick else demo.EPOCHS)
     outcomes = [

@@ -9,6 +9,7 @@ If it is run again, it continues.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import defaultdict
 from importlib.util import find_spec
@@ -26,6 +27,7 @@ from .finetuning.tasks import Example, TaskData
 from .progress import duration
 from .recipe import Recipe, load, override
 from .rules import check
+from .scoring.blimp import Pair
 from .scoring.word_substitution import Verdict, judge, planted_pairs, summary
 from .tables import DISCRIMINATOR
 from .text import pydocs
@@ -51,7 +53,9 @@ MIN_CHARACTERS = 80
 MAX_CHARACTERS = 400
 SEEDS = 2
 EPOCHS = 5
-PAIRS = 200
+SPANS, PAIRS = 2000, 200
+"""Of held-out text: looked at, and judged."""
+PROSE = re.compile(r"[a-z ,.]+")
 SHOWN = 6
 
 
@@ -73,7 +77,7 @@ def _demo(folder: Path, config: Recipe, *, threads: str) -> None:
     prepare_corpus(folder / DOCUMENTS, data)
     discriminator = pretrain_discriminator(data, run, config)
     title(3, "Detection: which word does not belong?")
-    show_detection(judge(discriminator, planted_pairs(data, count=PAIRS).pairs))
+    show_detection(judge(discriminator, pairs_of(data)))
     title(4, "Fine-tuning: which package does this docstring come from?")
     task = docstring_task(texts)
     print(f"{len(task.labels)} packages: {', '.join(task.labels)}")
@@ -143,6 +147,13 @@ def pretrain_discriminator(data: Path, run: Path, config: Recipe) -> str:
 
 def title(number: int, text: str) -> None:
     print(f"\n--- {number}. {text}", flush=True)
+
+
+def pairs_of(data: Path) -> list[Pair]:
+    """Held-out texts with a substituted word: plain words first, because in code and numbers a
+    substituted word is not surprising."""
+    found = planted_pairs(data, count=SPANS).pairs
+    return sorted(found, key=lambda pair: not PROSE.fullmatch(pair.good))[:PAIRS]
 
 
 def show_detection(verdicts: list[Verdict]) -> None:
