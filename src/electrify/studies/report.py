@@ -213,13 +213,12 @@ def table_of(
         for task, reason in r.failed.items()
     ]
     costs = defaultdict[tuple[str, float], list[Result]](list)
-    for r in trained:
-        costs[r.entry, r.budget] += [r] if r.steps else []
+    for r in (r for r in trained if r.steps):
+        costs[r.entry, r.budget].append(r)
     names = ("flops", "tokens", "seconds")
     medians = {
         key: {name: median(float(getattr(r, name)) for r in of) for name in names}
         for key, of in costs.items()
-        if of
     }
     shown = [task for task in tasks if task in scored]
     return Table(list(recipes), budgets, shown, rows, medians, failed, equal, score)
@@ -286,19 +285,21 @@ def _ranked(rows: Sequence[Row], budget: float, first: str) -> Iterator[Row]:
     }
     for recipe, own in scores.items():
         against = recipe != first and first in scores
-        by_seed, lead = {seed: of[recipe] for seed, of in ranks.items()}, None
-        if against and ranks:  # those of one seed depend on each other
-            lead = statistics.mean([of[recipe] - of[first] for of in ranks.values()])
-        certain = lead is not None and lead.excludes(0)
-        if by_seed:
-            average = statistics.mean(list(by_seed.values()))
-            yield Row(recipe, budget, MEAN_RANK, "rank", by_seed, average, lead, 1.0, certain)
+        if ranks:
+            by_seed = {seed: of[recipe] for seed, of in ranks.items()}
+            leads = [of[recipe] - of[first] for of in ranks.values()] if against else []
+            lead = statistics.mean(leads) if leads else None  # those of one seed are paired
+            row = Row(
+                recipe, budget, MEAN_RANK, "rank", by_seed, statistics.mean([*by_seed.values()])
+            )
+            yield replace(row, difference=lead, significant=bool(lead and lead.excludes(0)))
         seeds = sorted(own.keys() & scores[first].keys()) if against else ()
         if len(seeds) > 1:  # of one seed it would look like a result
             won = {seed: statistics.tasks_won(own[seed], scores[first][seed]) for seed in seeds}
-            average, metric = statistics.mean(list(won.values())), f"of {len(tasks)}"
-            certain = average.excludes(len(tasks) / 2)
-            yield Row(recipe, budget, WON, metric, won, average, None, 1.0, certain)
+            row = Row(
+                recipe, budget, WON, f"of {len(tasks)}", won, statistics.mean([*won.values()])
+            )
+            yield replace(row, significant=row.mean.excludes(len(tasks) / 2))
 
 
 def shared(rows: Iterable[Row]) -> list[int]:
