@@ -4,6 +4,7 @@ The rest is in electrify.json. No folder of the machine is named in either."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,26 +74,25 @@ NOT_RESULTS = {"kind", "step", "tokens", "epoch", "seconds", "time"}
 MOST_NAMED = 5
 
 
-def model_card(
-    run: Path,
-    part: str,
-    model: ExportedModel,
-    *,
-    config: Recipe,
-    facts: Mapping[str, Any],
-    state: Mapping[str, Any] | None,
-) -> str:
-    """README.md of one network.
+@dataclass(frozen=True)
+class Run:
+    """A run of which a network is exported. facts: what run.json holds."""
 
-    part: the name of its folder. facts: run.json. state: that of the exported checkpoint, None at
-    the end of a run.
-    """
-    shown, use = _shown(config, facts, part), model.architecture.usage.get(model.head.kind, Usage())
+    folder: Path
+    config: Recipe
+    facts: Mapping[str, Any]
+
+
+def model_card(run: Run, part: str, model: ExportedModel, state: Mapping[str, Any] | None) -> str:
+    """README.md of the network in the folder `part`. state: that of the exported checkpoint, None
+    at the end of a run."""
+    config, facts, log = run.config, run.facts, run.folder / METRICS
+    shown, use = _shown(run, part), model.architecture.usage.get(model.head.kind, Usage())
     fills = shown.fills and not use.note
     reading = use.reading or READING.format(model.table().name)
     code = [FILLING] if fills else [reading, INPUTS, LOGITS[shown.logits].format(use.code)]
     notes = [so_far(config, part, state), use.note, AUTO, use.tuning]
-    records = read(run / METRICS) if (run / METRICS).is_file() else []
+    records = read(log) if log.is_file() else []
     last = config.train.max_steps if state is None else state["step"]
     records = [r for r in records if r["kind"] != "event" and r["step"] <= last]
     starts = [getattr(config.train, name) for name in STARTS]
@@ -102,7 +102,7 @@ def model_card(
     names = [*map(inert, sources[:MOST_NAMED]), *["..."] * (len(sources) > MOST_NAMED)]
     return CARD.format(
         metadata=_metadata(config, part, shown, fills=fills),
-        name=inert(run.resolve().name),
+        name=inert(run.folder.resolve().name),
         shown=shown,
         code="\n".join(code),
         notes=" ".join(filter(None, notes)),
@@ -126,8 +126,9 @@ def so_far(config: Recipe, part: str, state: Mapping[str, Any] | None) -> str:
     )
 
 
-def _shown(config: Recipe, facts: Mapping[str, Any], part: str) -> Exported:
+def _shown(run: Run, part: str) -> Exported:
     """The network as its card presents it."""
+    config, facts = run.config, run.facts
     if own := beside(config).get(part):
         return own
     row, corruptor = config.objective.row, config.corruption.row
@@ -196,8 +197,9 @@ def number(value: float | str) -> str:
 # ------------------------------------------------------------------ electrify.json
 
 
-def details(config: Recipe, facts: Mapping[str, Any]) -> dict[str, Any]:
+def details(run: Run) -> dict[str, Any]:
     """What a card leaves to electrify.json: the recipe, the corpus and the machine of the run."""
+    config, facts = run.config, run.facts
     starts = {name: getattr(config.train, name) for name in STARTS}
     recipe = override(config, {name: start_name(start) for name, start in starts.items() if start})
     machine, values = facts["machine"], values_of(recipe)
