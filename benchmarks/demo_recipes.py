@@ -27,7 +27,7 @@ from electrify.errors import UserError
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.options import FinetuneSettings
 from electrify.recipe import Recipe, entry, joined, override
-from electrify.scoring.word_substitution import judge, plant
+from electrify.scoring.word_substitution import judge
 from electrify.studies.budgets import Cost, configured, of_length, steps_for
 from electrify.text.corpus import Corpus
 
@@ -44,12 +44,10 @@ def recipe_of(name: str, seed: int, *, flops: float | None, steps: int, vocab: i
     return override(config, often | {"threads": "1"}), cost.flops(config)
 
 
-def measured(
-    data: Path, run: Path, config: Recipe, texts: list[Any], held: float, *, quick: bool
-) -> Any:
+def measured(data: Path, run: Path, config: Recipe, texts: list[Any], *, quick: bool) -> Any:
     """One pre-training, and what the demo would say of it."""
     discriminator = demo.pretrain_discriminator(data, run, config)
-    verdicts = judge(discriminator, plant(demo.held_out(texts, held), count=demo.SENTENCES))
+    verdicts = judge(discriminator, demo.pairs_of(data))
     task = demo.docstring_task(texts)
     settings = FinetuneSettings(num_train_epochs=1 if quick else demo.EPOCHS)
     outcomes = [
@@ -83,7 +81,7 @@ def results(
     """Name -> the result of each seed; what is not there yet is trained and measured."""
     documents = data.with_name(demo.DOCUMENTS)
     texts = demo.documents(documents)
-    held = demo.prepare_corpus(documents, data)
+    demo.prepare_corpus(documents, data)
     vocab = Corpus(data, "train").manifest.vocab_size
     found: dict[str, list[Any]] = {}
     for seed in seeds:
@@ -96,7 +94,7 @@ def results(
             kept = out / f"{run.name}.json"
             result = kept_result(kept, steps=config.train.max_steps, flops=cost)
             if result is None:
-                result = measured(data, run, config, texts, held, quick=args.quick)
+                result = measured(data, run, config, texts, quick=args.quick)
                 result |= {"flops": cost, "seed": seed}
                 write_json(str(kept), result)
             found.setdefault(name, []).append(result)

@@ -592,10 +592,8 @@ class Encoder:
         """
         import numpy as np
 
-        from .scoring.score import score
-
         if per_token:
-            return _of_each(texts, lambda several: score(self._scorer, several))
+            return _of_each(texts, self._scorer.token_scores)
         return _of_each(texts, lambda several: np.array(self._scorer.scores(several)))
 
     @for_python

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from .errors import UserError, need
 from .exporting.places import SCORES, model_in
 from .files import read_json, sha256
-from .progress import Progress, show
+from .progress import Waiting, show
+from .train import CONFIG, FACTS, GENERATOR_STAGE, METRICS
 from .values import Options, Positional
 
 if TYPE_CHECKING:
     from .recipe import Recipe
-    from .text.corpus import Manifest
 
 Level = Literal["ok", "note", "warning", "error"]
 Kind = Literal["DATA", "RUN", "MODEL"]
@@ -26,8 +26,8 @@ WHAT = {"DATA": "prepared corpus", "RUN": "run", "MODEL": "model"}
 PUBLISHED = ((256, 5e-4, 128, 128), (768, 2e-4, 256, 512), (1024, 2e-4, 2048, 512))
 """Width, learning rate, rows of a batch and their tokens: 2003.10555 table 6. Narrower encoders use
 a higher rate, in proportion to the width."""
-HIGH, LOW = 4.0, 30.0
-"""A rate is far off beyond so many times the published one (searches find 2 or 3 times)."""
+HIGH = 4.0
+"""A rate is too high beyond so many times the published one (searches find 2 or 3 times)."""
 RISE = 0.02
 """How far a validation loss may be above its best value; noise between validations is smaller."""
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
@@ -64,17 +64,16 @@ Findings = Iterator[Finding]
 
 @dataclass
 class Folder:
-    """A folder that is checked. about: facts with which it is compared with others."""
+    """A folder that is checked."""
 
     path: Path
     kind: Kind
     findings: list[Finding] = field(default_factory=list)
-    about: dict[str, Any] = field(default_factory=dict)
 
     def run(self, check: Callable[..., Findings], *given: Any) -> None:
         """Adds the findings of a check. Damage that breaks a check is a finding, too."""
         try:
-            for finding in check(*given):
+            for finding in check(self.path, *given):
                 self.findings.append(finding)
         except UserError as e:
             self.findings.append(Finding("error", "refused", e.fact, e.advice or RESTORE))
@@ -107,10 +106,7 @@ class Report:
         return self.text()
 
     def as_json(self) -> str:
-        folders = [
-            {"path": str(d.path), "kind": d.kind, "findings": [asdict(f) for f in d.findings]}
-            for d in self.folders
-        ]
+        folders = [asdict(folder) | {"path": str(folder.path)} for folder in self.folders]
         return json.dumps({"folders": folders, "counts": self.counts})
 
     def text(self) -> str:
@@ -130,12 +126,8 @@ def doctor(*paths: str | Path) -> Report:
     damage is a finding."""
     need(bool(paths), "name at least one folder: a prepared corpus, a run or a model")
     named = [Folder(path, kind_of(path)) for path in dict.fromkeys(map(meant, paths))]
-    folders = [f for folder in named for f in checked(folder)]
-    corpora = [f for f in named if "manifest" in f.about]
-    for run in folders:
-        if corpora and "facts" in run.about:
-            run.run(same_data, run, corpora)
-    return Report(folders)
+    corpora = [folder.path for folder in named if folder.kind == "DATA"]
+    return Report([f for folder in named for f in checked(folder, corpora)])
 
 
 def meant(path: str | Path) -> Path:
@@ -149,7 +141,7 @@ def kind_of(path: Path) -> Kind:
     need(path.is_dir(), fact, "name a corpus of `electrify prepare`, a run or a model")
     names = {p.name for p in path.iterdir()}
     need("state.json" not in names, f"{path} is a checkpoint", f"name the run, {path.parent}")
-    if names & {"run.json", "config.yaml", "metrics.jsonl"}:
+    if names & {FACTS, CONFIG, METRICS}:
         return "RUN"
     if names & {"manifest.json", "unigram.npy", "unfinished"}:
         return "DATA"
@@ -158,79 +150,45 @@ def kind_of(path: Path) -> Kind:
     raise UserError(f"{path} is neither a prepared corpus nor a run nor a model")
 
 
-def checked(folder: Folder) -> list[Folder]:
-    """The folder, after its checks, and the folders that a run has made inside."""
-    inside: list[Folder] = []
-    if folder.kind == "DATA":
-        folder.run(corpus, folder)
-    elif folder.kind == "MODEL":
-        folder.run(model_files, folder)
-        folder.run(model_loads, folder)
-    else:
-        folder.run(run_identity, folder)
-        if "recipe" in folder.about:
-            folder.run(run_progress, folder)
-            tokens = folder.about["facts"].get("corpus", {"counts": {}})["counts"].get("tokens")
-            folder.run(recipe_traps, folder.about["recipe"], tokens)
-            folder.run(run_log, folder)
-        inside = [Folder(p.parent, "MODEL") for p in sorted(folder.path.glob("*/config.json"))]
-        if (folder.path / "generator-stage").is_dir():
-            inside.append(Folder(folder.path / "generator-stage", "RUN"))
-    return [folder, *(f for one in inside for f in checked(one))]
+def checked(folder: Folder, corpora: Sequence[Path]) -> list[Folder]:
+    """The folder, after its checks, and the folders that a run has made inside. corpora: those that
+    were named with it."""
+    folder.run({"DATA": corpus, "RUN": run, "MODEL": model}[folder.kind])
+    if folder.kind != "RUN":
+        return [folder]
+    if corpora:
+        folder.run(same_data, corpora)
+    inside = [Folder(p.parent, "MODEL") for p in sorted(folder.path.glob("*/config.json"))]
+    if (stage := folder.path / GENERATOR_STAGE).is_dir():
+        inside.append(Folder(stage, "RUN"))
+    return [folder, *(f for one in inside for f in checked(one, corpora))]
 
 
-def hashes(folder: Path, wanted: dict[str, str], where: str, advice: str) -> Findings:
-    """Every byte of files against the hashes in another one."""
-    sizes = {n: (folder / n).stat().st_size / 1e6 for n in wanted if (folder / n).is_file()}
-    whole = True
-    with Progress(sum(sizes.values()), title=f"reading {folder.name}", unit="MB") as bar:
-        for name, digest in wanted.items():
-            if name not in sizes:
-                yield Finding("error", "missing", f"{name}, named by {where}, is missing", advice)
-            elif sha256(folder / name) != digest:
-                yield Finding("error", "hash", f"{name} does not have its hash in {where}", advice)
-            else:
-                bar.advance(sizes[name])
-                continue
-            whole = False
-    if whole:
-        yield Finding("ok", "whole", f"checksums OK ({len(wanted)} files)")
-
-
-# ------------------------------------------------------------------ a corpus
-
-
-def corpus(folder: Folder) -> Findings:
+def corpus(path: Path) -> Findings:
     """The files of a corpus against its manifest, and what its counts mean for a run. (The report
     of `prepare` has the advice on its text.)"""
     import numpy as np
 
-    from .text.corpus import AGAIN, MANIFEST, Corpus, is_unfinished, read_manifest
+    from .text.corpus import Corpus, is_unfinished, verify
     from .train.monitor import GRACE_TOKENS, MAX_EPOCHS
 
-    if is_unfinished(folder.path):
+    if is_unfinished(path):
         advice = "the same `electrify prepare` command continues it"
         yield Finding("error", "unfinished", "`prepare` has not ended here", advice)
         return
-    manifest: Manifest = read_manifest(folder.path)
-    folder.about["manifest"] = manifest
-    found = list(hashes(folder.path, manifest.hashes, MANIFEST, AGAIN))
-    yield from found
-    if found[0].level == "error":
-        return
-    tokens = sum(s.tokens for s in manifest.splits["train"])
-    lengths = np.concatenate(
-        [np.diff(offsets) for offsets in Corpus(folder.path, "train").documents]
-    )
+    with Waiting(f"reading {path.name}"):
+        verify(path)
+    yield Finding("ok", "whole", "checksums OK")
+    train = Corpus(path, "train")
+    lengths, tokens = np.concatenate(list(map(np.diff, train.documents))), train.num_tokens
     fact = f"{len(lengths):,} training documents, median length {np.median(lengths):,.0f} tokens"
     yield Finding("ok", "documents", fact)
     fact = f"{tokens:,} training tokens, enough for {MAX_EPOCHS * tokens:,}"
     yield Finding("ok", "enough", f"{fact} ({MAX_EPOCHS} epochs, more bring almost no gain)")
     if tokens < GRACE_TOKENS / MAX_EPOCHS:
-        fact = f"{tokens:,} tokens to train on; models begin to use the context after "
-        fact += f"{GRACE_TOKENS:,}, and repeats beyond {MAX_EPOCHS} gain next to nothing"
+        fact = f"models begin to use the context after {GRACE_TOKENS:,} tokens"
         yield Finding("warning", "little-text", fact, "enough to try the path only: add text")
-    if not manifest.splits.get("valid"):
+    if not train.manifest.splits.get("valid"):
         fact = "nothing is set aside for validation, so no run can warn of overfitting"
         yield Finding("warning", "no-valid", fact, "prepare with a larger --valid-fraction")
 
@@ -238,47 +196,46 @@ def corpus(folder: Folder) -> Findings:
 # ------------------------------------------------------------------ a run
 
 
-def run_identity(folder: Folder) -> Findings:
-    """The recipe, run.json, and the tokenizer that both mean."""
+def run(path: Path) -> Findings:
+    """Everything about a run but the models inside."""
     from .recipe import load
     from .rules import check
+
+    recipe, facts = load(path / CONFIG, trusted=False), read_json(path / FACTS)
+    check(recipe)
+    yield from run_files(path, recipe, facts)
+    yield from recipe_traps(recipe, facts.get("corpus", {"counts": {}})["counts"].get("tokens"))
+    yield from run_log(path, recipe, facts)
+
+
+def run_files(path: Path, recipe: Recipe, facts: dict[str, Any]) -> Findings:
+    """What run.json names, every checkpoint, and how far the run came."""
+    from .train import checkpoint
     from .train.job import decisive
 
-    recipe = load(folder.path / "config.yaml", trusted=False)
-    facts = read_json(folder.path / "run.json")
-    check(recipe)
-    folder.about = {"facts": facts, "recipe": recipe}
     theirs, ours = facts["recipe"], decisive(recipe)
-    odd = [n for n in {**theirs, **ours} if theirs.get(n) != ours.get(n)]
-    if odd:
-        fact = f"config.yaml and run.json are not of one run: {', '.join(odd[:5])}"
-        yield Finding("error", "recipe", fact, "restore config.yaml from a copy")
-    wanted = {f"tokenizer/{n}": h for n, h in facts.get("tokenizer_files", {}).items()}
-    advice = "copy the corpus's tokenizer there: other ids mean other words"
-    yield from hashes(folder.path, wanted, "run.json", advice)
-
-
-def run_progress(folder: Folder) -> Findings:
-    """Every checkpoint to the last byte, and how far the run came."""
-    from .train import checkpoint
-
-    whole = [0]
-    for step in checkpoint.steps(folder.path):
+    if odd := [n for n in {**theirs, **ours} if theirs.get(n) != ours.get(n)]:
+        fact = f"{CONFIG} and {FACTS} are not of one run: {', '.join(odd[:5])}"
+        yield Finding("error", "recipe", fact, f"restore {CONFIG} from a copy")
+    wanted = {path / "tokenizer" / n: h for n, h in facts.get("tokenizer_files", {}).items()}
+    if changed := [p.name for p, h in wanted.items() if not p.is_file() or sha256(p) != h]:
+        fact = f"tokenizer/{changed[0]} is missing or does not have its hash in {FACTS}"
+        advice = "copy the corpus's tokenizer there: other ids mean other words"
+        yield Finding("error", "hash", fact, advice)
+    else:
+        yield Finding("ok", "whole", f"checksums OK ({len(wanted)} files)")
+    whole, steps = [0], recipe.train.max_steps
+    for step in checkpoint.steps(path):
         try:
-            checkpoint.read_state(checkpoint.folder_of(folder.path, step))
+            checkpoint.read_state(checkpoint.folder_of(path, step))
             whole.append(step)
         except UserError as e:
             yield Finding("error", "checkpoint", e.fact, "it is passed over: remove it")
-    exported = any(folder.path.glob("*/config.json"))
-    steps = folder.about["recipe"].train.max_steps
-    if exported and whole[-1] in (0, steps):
-        yield Finding("ok", "finished", f"the run has done its {steps:,} steps and is exported")
-    elif whole[-1] < steps:
-        fact = f"the run stands at step {whole[-1]:,} of {steps:,}"
+    if 0 < whole[-1] < steps or not any(path.glob("*/config.json")):
+        fact = f"the run stands at step {whole[-1]:,} of {steps:,}, and is not exported"
         yield Finding("note", "unfinished", fact, "the same command continues it")
     else:
-        advice = "`electrify export RUN --output-dir MODEL` writes it"
-        yield Finding("warning", "not-exported", f"{steps:,} steps are done, no model", advice)
+        yield Finding("ok", "finished", f"the run has done its {steps:,} steps and is exported")
 
 
 def recipe_traps(recipe: Recipe, tokens: int | None) -> Findings:
@@ -292,19 +249,15 @@ def recipe_traps(recipe: Recipe, tokens: int | None) -> Findings:
         return Finding("warning", code, fact, advice)
 
     least, most = published_rate(m.hidden_size, t.train_batch_size, recipe.data.max_seq_length)
-    fact = f"learning rate {t.learning_rate:g}; published for this width and batch: {least:.1e} to "
-    fact += f"{most:.1e}"
     if t.learning_rate > HIGH * most:
+        fact = f"learning rate {t.learning_rate:g}; published for this width and batch: "
         advice = "lower it, or raise the batch: usually the model knows nothing in the end"
-        yield warning("learning-rate-high", fact, advice)
-    elif t.learning_rate < least / LOW:
-        yield warning("learning-rate-low", fact, "raise it: little will be learnt")
+        yield warning("learning-rate-high", f"{fact}{least:.1e} to {most:.1e}", advice)
     if t.warmup_steps > 0.25 * t.max_steps:
         fact = f"the warm-up takes {t.warmup_steps:,} of {t.max_steps:,} steps"
         advice = f"--warmup-steps {max(1, t.max_steps // 10)} or less; recipes take 1 to 2 %"
         yield warning("warmup", fact, advice)
-    slots = phases_of(recipe).slots(t.max_steps)
-    grace = grace_of(m.init)
+    slots, grace = phases_of(recipe).slots(t.max_steps), grace_of(m.init)
     if slots < grace:
         fact = f"{t.max_steps:,} steps are {slots:,} tokens; models use the context after {grace:,}"
         yield warning("few-steps", fact, "enough to try the path only")
@@ -337,20 +290,18 @@ def published_rate(width: int, rows: int, length: int) -> tuple[float, float]:
     return rate * min(ratio, math.sqrt(ratio)), rate * max(ratio, math.sqrt(ratio))
 
 
-def run_log(folder: Folder) -> Findings:
+def run_log(path: Path, recipe: Recipe, facts: dict[str, Any]) -> Findings:
     """What metrics.jsonl says at its end: the warnings of the monitor (a dead generator, too many
     epochs, ...), numbers that are not finite, a validation loss that rises."""
     from .train import log
     from .train.monitor import Monitor, untaught
 
-    recipe: Recipe = folder.about["recipe"]
-    path = folder.path / "metrics.jsonl"
-    records = log.read(path) if path.is_file() else []
+    records = log.read(path / METRICS) if (path / METRICS).is_file() else []
     # Numbers that are not finite are written as text.
     odd = ("nan", "inf", "-inf")
     records = [{k: float(v) if v in odd else v for k, v in r.items()} for r in records]
     train, valid = ([r for r in records if r["kind"] == kind] for kind in ("train", "valid"))
-    monitor = Monitor(recipe, folder.about["facts"].get("unigram_entropy", math.inf))
+    monitor = Monitor(recipe, facts.get("unigram_entropy", math.inf))
     lasting = [trouble for r in (*train[-1:], *valid[-1:]) for trouble in monitor.watch(r)]
     for trouble in dict.fromkeys(lasting):
         yield Finding("warning", trouble.topic, trouble.fact, trouble.advice)
@@ -361,8 +312,6 @@ def run_log(folder: Folder) -> Findings:
         fact = f"losses or gradients are not finite in {len(bad):,} lines, from step {min(bad):,}"
         advice = "a lower --learning-rate, a higher --warmup-steps or --bf16 false"
         yield Finding(level, "not-finite", fact, advice)
-    if not valid:
-        yield Finding("note", "not-validated", "nothing was validated yet")
     # The loss of a discriminator may rise while its generator gets better.
     losses = ("generator",) if recipe.corruption.row.learned else recipe.objective.row.losses
     for name in [loss for loss in losses if loss not in untaught(recipe)][:1]:
@@ -381,79 +330,52 @@ def run_log(folder: Folder) -> Findings:
             yield Finding("warning", "diverging", fact, "a lower --learning-rate or longer warm-up")
 
 
-def same_data(run: Folder, corpora: list[Folder]) -> Findings:
+def same_data(path: Path, corpora: Sequence[Path]) -> Findings:
     """Whether the run was trained on one of the corpora."""
-    facts = run.about["facts"]
-    for found in corpora:
-        if found.about["manifest"].fingerprint == facts["data"]:
-            yield Finding("ok", "same-data", f"it was trained on {found.path}")
-            return
-    words = {c.about["manifest"].tokenizer_sha256 for c in corpora}
-    what = "other text" if facts["tokenizer_sha256"] in words else "another vocabulary"
-    fact = f"it was not trained on {corpora[0].path}, which has {what}"
-    yield Finding("error", "other-data", fact, "give `pretrain` the corpus that it began with")
+    from .text.corpus import read_manifest
+
+    data = read_json(path / FACTS)["data"]
+    same = next((str(c) for c in corpora if read_manifest(c).fingerprint == data), None)
+    if same:
+        yield Finding("ok", "same-data", f"it was trained on {same}")
+    else:
+        fact = f"it was not trained on {' or '.join(map(str, corpora))}"
+        yield Finding("error", "other-data", fact, "give `pretrain` the corpus that it began with")
 
 
 # ------------------------------------------------------------------ a model
 
 
-def model_files(folder: Folder) -> Findings:
-    """Code and pickles in the folder."""
-    names = sorted(p.name for p in folder.path.iterdir())
-    if pickles := [n for n in names if n.endswith(PICKLES)]:
-        fact = f"{', '.join(pickles[:3])}: pickles, which run any code that they hold when loaded"
-        yield Finding("warning", "pickle", fact, "remove them where there is model.safetensors")
-    config = read_json(folder.path / "config.json")
-    code = [n for n in names if n.endswith(".py")] + ["auto_map"] * ("auto_map" in config)
-    if code:
-        fact = f"{', '.join(code[:3])}: code of its own, which was not run here"
-        yield Finding("warning", "code", fact, "read it before you set trust_remote_code")
-
-
-def model_loads(folder: Folder) -> Findings:
-    """What transformers says of the weights as it loads them, and the tokenizer."""
-    import transformers
-
-    from .exporting.loading import SAFE_WEIGHTS, load_config, load_tokenizer, quiet
-
-    path = str(folder.path)
-    config = load_config(path)
-    named = next(iter(config.architectures or []), "")
-    # Without a class of that name only the encoder is loaded, and the rest is unexpected.
-    cls: Any = getattr(transformers, named, None)
-    how = {"config": config, "output_loading_info": True} | SAFE_WEIGHTS
-    with quiet():
-        model, info = (cls or transformers.AutoModel).from_pretrained(path, **how)
-        own = own_class(config, named) if info["unexpected_keys"] else None
-        if own:
-            model, info = own.from_pretrained(path, **how)
-    missing, shapes = sorted(info["missing_keys"]), sorted(n for n, *_ in info["mismatched_keys"])
-    extra = sorted(info["unexpected_keys"]) if cls else []
-    odd = [n for n, t in model.state_dict().items() if not t.isfinite().all()]
-    only_pooler = all("pooler" in name for name in missing)
-    rows: list[tuple[list[str], Level, str, str]] = [
-        (missing, "note" if only_pooler else "error", "missing", "are missing: drawn at random"),
-        (shapes, "error", "shapes", "do not have the shape that config.json gives"),
-        (extra, "note", "extra", f"have no place in {named} and are ignored"),
-        (odd, "error", "not-finite", "hold values that are not finite"),
-    ]
-    for keys, level, code, what in rows:
-        if keys:
-            fact = f"{len(keys)} weights {what}: {', '.join(keys[:3])}"
-            yield Finding(level, code, fact, "is it the config.json of these weights?")
-    if not (missing or shapes or odd):
-        fact = f"{named or 'the encoder'} loads with every weight"
-        also = ", those of a head or decoder that transformers lacks included"
-        yield Finding("ok", "loads", fact + also * bool(own))
-    load_tokenizer(path, vocab_size=config.vocab_size)
-
-
-def own_class(config: Any, named: str) -> Any:
-    """Our class for what the library has none for (DeBERTaV3's own head, DeBERTa's mask decoder);
-    None if it has one, or if the architecture is not ours."""
+def model(path: Path) -> Findings:
+    """Code and pickles in the folder, and what transformers says of the weights that it loads."""
     import transformers
 
     from .architectures import class_in
+    from .exporting.loading import load_config, load_tokenizer, loaded
 
-    own = class_in(config)
-    return None if own is getattr(transformers, named, None) else own
+    names = sorted(p.name for p in path.iterdir())
+    if pickles := [n for n in names if n.endswith(PICKLES)]:
+        fact = f"{', '.join(pickles[:3])}: pickles, which run any code that they hold when loaded"
+        yield Finding("warning", "pickle", fact, "remove them where there is model.safetensors")
+    has_code = "auto_map" in read_json(path / "config.json")
+    if code := [n for n in names if n.endswith(".py")] + ["auto_map"] * has_code:
+        fact = f"{', '.join(code[:3])}: code of its own, which was not run here"
+        yield Finding("warning", "code", fact, "read it before you set trust_remote_code")
+    config = load_config(str(path))
+    named = next(iter(config.architectures or []), "")
+    # Without a class of that name only the encoder is loaded, and the rest is unexpected.
+    library, own = getattr(transformers, named, None), class_in(config)
+    _, info = loaded(library or transformers.AutoModel, str(path), config)
+    if info["unexpected_keys"] and own not in (None, library):
+        _, info = loaded(own, str(path), config)  # a head or decoder that transformers lacks
+    missing = sorted(info["missing_keys"])
+    if missing:
+        level: Level = "note" if all("pooler" in name for name in missing) else "error"
+        fact = f"{len(missing)} weights are missing: drawn at random: {', '.join(missing[:3])}"
+        yield Finding(level, "missing", fact, "is it the config.json of these weights?")
+    else:
+        yield Finding("ok", "loads", f"{named or 'the encoder'} loads with every weight")
+    if library and (extra := sorted(info["unexpected_keys"])):
+        fact = f"{len(extra)} weights have no place in {named} and are ignored: {extra[0]}, ..."
+        yield Finding("note", "extra", fact, "is it the config.json of these weights?")
+    load_tokenizer(str(path), vocab_size=config.vocab_size)

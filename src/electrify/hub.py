@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from .console import brief
-from .errors import UserError, failing_as
+from .errors import UserError
 from .progress import say
 
 SECONDS = 10  # until an answer must be there
@@ -78,22 +78,19 @@ def file_of(name: str, file: str) -> Path | None:
     """A file of a model of the Hub, in its cache, after the model's config.json was read. None if
     the model has no such file, or if the Hub cannot be asked, which is reported."""
     import huggingface_hub
-    from huggingface_hub.errors import HfHubHTTPError, RemoteEntryNotFoundError
+    from huggingface_hub.errors import RemoteEntryNotFoundError
 
     # The library has just written there which commit is the newest.
     known = huggingface_hub.try_to_load_from_cache(name, file)
     if known is not None:
         return Path(known) if isinstance(known, str) else None  # else the Hub said that it has none
-    unknown = f"{brief(name)}: {file} is not in the Hub's cache, and the Hub cannot be asked for it"
     try:
-        with failing_as(unknown), suppress(RemoteEntryNotFoundError):
-            with suppress(HfHubHTTPError):  # it is reached
-                url = huggingface_hub.hf_hub_url(name, file)
-                huggingface_hub.get_hf_file_metadata(url, timeout=SECONDS)
-            return Path(huggingface_hub.hf_hub_download(name, file))
-    except UserError as e:
+        return Path(huggingface_hub.hf_hub_download(name, file, etag_timeout=SECONDS))
+    except RemoteEntryNotFoundError:
+        return None
+    except Exception as e:  # noqa: BLE001 - no network: each version has its own exceptions
         say(
-            f"warning: {e}; the model is read as one that electrify did not write, so if it did, "
-            "repeat the command with a network"
+            f"warning: {brief(name)}: the Hub cannot be asked for {file} ({type(e).__name__}). The "
+            "model is read as one that electrify did not write: if it did, repeat with a network"
         )
-    return None
+        return None

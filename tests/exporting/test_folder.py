@@ -16,7 +16,7 @@ from electrify.cli import main
 from electrify.errors import UserError
 from electrify.exporting import agreement
 from electrify.exporting.agreement import ExportError
-from electrify.exporting.card import details
+from electrify.exporting.card import Run, details
 from electrify.exporting.folder import export, read_run
 from electrify.model import attention, relative
 from electrify.recipe import Recipe, load, override, values_of
@@ -208,7 +208,7 @@ def test_word_pieces_get_a_vocabulary_file(tmp_path):
 def test_the_recipe_beside_the_card_runs_again(tmp_path):
     write_run(tmp_path / "run", RTD)
     config, facts = read_run(tmp_path / "run")
-    written = details(config, facts | {"recipe": values_of(RTD)})["recipe"]
+    written = details(Run(tmp_path, config, facts | {"recipe": values_of(RTD)}))["recipe"]
     written = json.loads(json.dumps(written))
     assert override(load("electra-tiny"), written) == RTD
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -59,9 +60,9 @@ def test_a_batch_gives_what_each_text_alone_gives(discriminator: str):
 def test_a_long_text_is_read_in_the_windows_of_its_scores(discriminator: str):
     text = "a b c d the chef ate a meal . " * 4
     (found,) = detect(discriminator, [text], max_seq_length=10)
-    ((ids, scores_T),) = load_scorer(discriminator).token_scores([text], max_seq_length=10)
-    assert len(found.tokens) == len(ids) == 40
-    wanted = (1 - scores_T.exp()).tolist()  # of log P(original)
+    (scored,) = load_scorer(discriminator).token_scores([text], max_seq_length=10)
+    assert len(found.tokens) == len(scored.tokens) == 40
+    wanted = [1 - math.exp(score) for score in scored.token_scores]  # of log P(original)
     assert [t.probability for t in found.tokens] == pytest.approx(wanted, abs=1e-5)
     whole = [t.probability for t in detect(discriminator, [text])[0].tokens]
     assert whole != pytest.approx(wanted, abs=1e-2), "this test could not fail otherwise"

@@ -13,17 +13,17 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
-from transformers.modeling_outputs import MaskedLMOutput
 
-from electrify.scoring.pll import is_short, load_scorer, logits_at
+import electrify
+from electrify.scoring.blimp import Pair
+from electrify.scoring.detect import Piece
+from electrify.scoring.pll import load_scorer, logits_at
 from electrify.scoring.windows import windows_of
 from electrify.scoring.word_substitution import (
     SPAN,
     WORDS,
-    Planted,
     Verdict,
-    first_sentences,
-    plant,
+    judge,
     planted_pairs,
     summary,
 )
@@ -76,10 +76,10 @@ def test_scores_by_hand(models_root: Path, tmp_path: Path, kind: str, batch_toke
     assert scorer.kind == kind
     wanted = [by_hand(folder, kind, text) for text in (*TEXTS, LONG)]
     found = scorer.token_scores([*TEXTS, LONG], batch_tokens=batch_tokens)
-    for (ids, scores_T), by_token in zip(found, wanted, strict=True):
-        assert len(ids) == len(by_token)
+    for text, by_token in zip(found, wanted, strict=True):
+        assert len(text.tokens) == len(by_token)
         near = 1e-4 if kind == "electric" else 1e-5  # energies are larger than logarithms
-        assert scores_T.tolist() == pytest.approx(by_token, abs=near)
+        assert text.token_scores == pytest.approx(by_token, abs=near)
     sums = scorer.scores(TEXTS, batch_tokens=batch_tokens)
     assert sums == pytest.approx(list(map(sum, wanted[:-1])), abs=1e-4)
 
@@ -99,21 +99,6 @@ def test_neighbours_in_a_batch_do_not_matter(models_root, texts, batch_tokens):
         assert together == pytest.approx([scorer.scores([text])[0] for text in texts], abs=1e-4)
 
 
-def test_a_head_that_needs_the_whole_row_gets_it():
-    """A model whose logits depend on the other places: noticed, and run the whole way."""
-
-    class Mixing(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.base_model = torch.nn.Embedding(40, 8)
-
-        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
-            states = self.base_model(input_ids)
-            return MaskedLMOutput(logits=states + states.mean(1, keepdim=True))
-
-    assert not is_short(Mixing(), vocab_size=40)
-
-
 PADDED = {"pad_token_id": 1}
 MODELS: dict[str, dict[str, Any]] = {
     "MPNet": PADDED,
@@ -128,7 +113,7 @@ MODELS: dict[str, dict[str, Any]] = {
     | {"bos_token_id": 2, "eos_token_id": 3},
     "DebertaV2": {},
 }
-SHORT = ("Roberta", "Bert", "DistilBert", "Albert", "DebertaV2", "ModernBert")
+SHORT = ("Roberta", "Camembert", "Bert", "DistilBert", "Albert", "DebertaV2", "ModernBert")
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -145,9 +130,8 @@ def test_every_architecture(models_root: Path, tmp_path: Path, kind: str) -> Non
     scorer = load_scorer(str(folder))
     assert 14 <= scorer.longest <= 16
     for text, length in ("a " * (scorer.longest - 2), scorer.longest - 2), ("a " * 40, 40):
-        ((ids, scores_T),) = scorer.token_scores([text])
-        assert len(ids) == length
-        assert scores_T.isfinite().all()
+        (found,) = scorer.token_scores([text])
+        assert len(found.tokens) == len(found.token_scores) == length
     if kind not in SHORT:
         return
     assert scorer.short
@@ -162,43 +146,29 @@ def test_every_architecture(models_root: Path, tmp_path: Path, kind: str) -> Non
         assert model(**inputs).logits.shape == (3, 7, VOCAB), "the hook is gone"
 
 
-def test_first_sentences_are_of_plain_words_and_not_repeated():
-    first = "Return the names of all files in order."
-    texts = ["Return the names of all\n  files in order. Left out.", first, "Too short."]
-    texts += ["Return os.path.join of all the names given here.", f"Many{' words' * 20}."]
-    assert first_sentences(texts) == [first]
-
-
-SENTENCES = [
-    f"The {a} sits on the {b} today."
-    for a, b in (("chef", "table"), ("dog", "meadow"), ("king", "throne"), ("bird", "branch"))
-]
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_planted_word_is_foreign_and_the_rest_is_untouched(seed: int):
-    planted = plant(SENTENCES, count=3, seed=seed)
-    assert 1 <= len(planted) <= 3
-    assert planted == plant(SENTENCES, count=3, seed=seed)
-    for p in planted:
-        original = p.text[: p.start] + p.right + p.text[p.end :]
-        assert original in SENTENCES
-        assert p.wrong not in original
-        assert len(p.wrong) >= 4 <= len(p.right)
-        assert any(p.wrong in s for s in SENTENCES)
-    assert len({p.text[: p.start] + p.right + p.text[p.end :] for p in planted}) == len(planted)
+def verdict(wrong: float, *others: float) -> Verdict:
+    return Verdict("a bcd ef", Piece("bcd", 2, 5, wrong), others)
 
 
 def test_summary_by_hand():
-    p = Planted("a bcd ef", 2, 5, "xyz")
-    caught, missed = Verdict(p, 0.5, (0.1, 0.2, 0.3)), Verdict(p, 0.2, (0.1, 0.3))
-    tie = Verdict(p, 0.3, (0.3,))
-    assert p.wrong == "bcd"
+    caught, missed, tie = verdict(0.5, 0.1, 0.2, 0.3), verdict(0.2, 0.1, 0.3), verdict(0.3, 0.3)
     assert (caught.caught, missed.caught, tie.caught) == (True, False, False)
     # Guessing: 1/4 + 1/3 + 1/2 = 1.08; medians of .5 .2 .3 and of .1 .2 .3 .1 .3 .3.
     text = summary([caught, missed, tie])
-    for number in ("1 of 3 sentences (guessing: 1)", "30.0% for substituted", "25.0% for the"):
+    for number in ("1 of 3 texts (guessing: 1)", "30.0% for substituted", "25.0% for the"):
         assert number in text
+
+
+def test_the_verdict_on_a_word_by_hand(models_root: Path):
+    folder = str(models_root / "run" / "discriminator")
+    pairs = [Pair("the chef ate the meal", "the chef cooked the meal", 9), Pair("a b", "c b", 0)]
+    for pair, word, found in zip(pairs, ("cooked", "c"), judge(folder, pairs), strict=True):
+        (wanted,) = electrify.detect(folder, [pair.bad])
+        probabilities = {w.token: w.probability for w in wanted.words}
+        assert (found.wrong.token, found.wrong.start) == (word, pair.at)
+        assert found.wrong.probability == pytest.approx(probabilities[word], abs=1e-6)
+        rest = [w.probability for w in wanted.words if w.start != pair.at]
+        assert found.others == pytest.approx(rest, abs=1e-6)
 
 
 def test_one_word_of_held_out_text_differs_and_has_as_many_tokens(small_data: Path) -> None:
@@ -215,3 +185,5 @@ def test_one_word_of_held_out_text_differs_and_has_as_many_tokens(small_data: Pa
         assert sum(a != b for a, b in zip(good, bad, strict=True)) == 1
         lengths = [len(tokenizer(t, add_special_tokens=False)["input_ids"]) for t in (good, bad)]
         assert lengths[0] == lengths[1] <= SPAN
+        good, bad = (text[pair.at :].split()[0] for text in (pair.good, pair.bad))
+        assert (good != bad, pair.good[: pair.at]) == (True, pair.bad[: pair.at])

@@ -142,40 +142,23 @@ def probes(model: ExportedModel, special: SpecialIds) -> tuple[Tokens, Tokens]:
     shape = model.encoder.shape
     length = min(shape.max_position_embeddings, shape.telling_length, MOST_TOKENS)
     half = max(1, length // 2)
-    rng = torch.Generator().manual_seed(0)
-    sequences: list[Tensor] = []  # [ids and segments, N]
-    for n in (length, half, max(1, half - 3)):
-        ids_N = torch.randint(shape.vocab_size, (n,), generator=rng)
-        segment_N = (torch.arange(n) > n // 3).long() % shape.type_vocab_size
-        sequences.append(torch.stack([ids_N, segment_N]))
-    left = length - sequences[2].shape[1]
-    first = left if model.architecture.counts_padding else 0
-    alone = [(0, 0), (1, 0), (2, left)]
-    packed = [(0, 0), (1, 0), (1, half) if length > 1 else (2, 0)]
-    single, together = (
-        _laid_out(sequences, at, starts=(0, 0, first), row_length=length, pad=special.pad)
-        for at in (alone, packed)
+    sizes = (length, half, max(1, half - 3))
+    left = length - sizes[2]
+    starts = (0, 0, left if model.architecture.counts_padding else 0)
+
+    def laid_out(*at: tuple[int, int]) -> Tokens:
+        """at: the row of each sequence, and where it begins there."""
+        rng = torch.Generator().manual_seed(0)
+        fields_4RL = torch.zeros(4, at[-1][0] + 1, length, dtype=torch.long)
+        fields_4RL[0].fill_(special.pad)
+        for k, (n, start, (row, begin)) in enumerate(zip(sizes, starts, at, strict=True)):
+            place_N = torch.arange(n)
+            ids_N = torch.randint(shape.vocab_size, (n,), generator=rng)
+            segment_N = (place_N > n // 3).long() % shape.type_vocab_size
+            fields = (ids_N, torch.full_like(place_N, k + 1), place_N + start, segment_N)
+            fields_4RL[:, row, begin : begin + n] = torch.stack(fields)
+        return Tokens(*fields_4RL.flatten(1), row_length=length)
+
+    return laid_out((0, 0), (1, 0), (2, left)), laid_out(
+        (0, 0), (1, 0), (1, half) if length > 1 else (2, 0)
     )
-    return single, together
-
-
-def _laid_out(
-    sequences: Sequence[Tensor],
-    at: Sequence[tuple[int, int]],
-    *,
-    starts: Sequence[int],
-    row_length: int,
-    pad: int,
-) -> Tokens:
-    """Rows with padding around the sequences. at: the row of each, and where it begins there.
-    starts: the position that its first token has."""
-    fields_4RL = torch.zeros(4, at[-1][0] + 1, row_length, dtype=torch.long)
-    ids_RL, seq_RL, pos_RL, segment_RL = fields_4RL
-    ids_RL.fill_(pad)
-    for k, (row, begin) in enumerate(at):
-        n = sequences[k].shape[1]
-        cut = slice(begin, begin + n)
-        ids_RL[row, cut], segment_RL[row, cut] = sequences[k]
-        seq_RL[row, cut] = k + 1
-        pos_RL[row, cut] = torch.arange(n) + starts[k]
-    return Tokens(*fields_4RL.flatten(1), row_length=row_length)

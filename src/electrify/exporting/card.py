@@ -1,11 +1,10 @@
-"""The model card of an exported folder, from what the run wrote: what it is, how to use
-it, how it was trained and how well. The rest is in electrify.json. Unknown facts are left out, and
-no folder of the machine is named."""
+"""The model card of an exported folder: what it is, how to use it, how it was trained and how well.
+The rest is in electrify.json. No folder of the machine is named in either."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ import yaml
 from ..architectures.architecture import ExportedModel, Usage
 from ..console import inert
 from ..progress import duration
-from ..recipe import STARTS, Recipe, first_asked, last_asked, override, values_of
-from ..tables import DISCRIMINATOR, Exported, asked_of, beside, generator_words, is_untaught
-from ..train import GENERATOR_STAGE, METRICS
+from ..recipe import STARTS, Recipe, first_asked, override, values_of
+from ..tables import DISCRIMINATOR, Exported, asked_of, beside, generator_words
+from ..train import METRICS
 from ..train.log import read
 from .places import may_be_on_hub
 
@@ -31,12 +30,37 @@ from transformers import AutoTokenizer, {0}
 
 tokenizer, model = AutoTokenizer.from_pretrained("FOLDER"), {0}.from_pretrained("FOLDER")"""
 INPUTS = 'inputs = tokenizer("The chef ate the meal.", return_tensors="pt")'
-STATES = "print(model(**inputs).last_hidden_state)  # a vector for each token"
 FILLING = """\
 from transformers import pipeline
 
 fill = pipeline("fill-mask", model="FOLDER")
 print(fill(f"The capital of France is {fill.tokenizer.mask_token}."))"""
+CARD = """\
+---
+{metadata}---
+
+# {name}: {shown.title}
+
+{shown.purpose}
+
+## Use
+```python
+{code}
+```
+{notes}
+
+## Training
+{training}
+
+Trained with electrify {origin}. The recipe, the corpus and the machine are in
+[electrify.json](electrify.json).
+
+## Evaluation
+{evaluation}
+
+## Licence and language
+Corpus: {corpus}. Add its languages and licence here before you publish the model.
+"""
 AUTO = (
     '`AutoModel.from_pretrained("FOLDER")` gives the encoder, '
     "`AutoModelForSequenceClassification` and its like a model to fine-tune."
@@ -50,186 +74,132 @@ NOT_RESULTS = {"kind", "step", "tokens", "epoch", "seconds", "time"}
 MOST_NAMED = 5
 
 
-def model_card(
-    run: Path,
-    part: str,
-    model: ExportedModel,
-    *,
-    config: Recipe,
-    facts: Mapping[str, Any],
-    state: Mapping[str, Any] | None,
-) -> str:
-    """README.md of one network.
+@dataclass(frozen=True)
+class Run:
+    """A run of which a network is exported. facts: what run.json holds."""
 
-    part: the name of its folder. facts: run.json. state: that of the exported checkpoint, None at
-    the end of a run.
-    """
-    shown, note = _shown(config, facts, part=part, state=state), so_far(config, part, state)
-    unlearned = part == DISCRIMINATOR and note is not None
-    if unlearned:
-        shown = replace(shown, title="encoder")
-    use = model.architecture.usage.get(model.head.kind, Usage())
-    if model.head.kind == "token" and use.note:
-        shown = replace(shown, fills=False)
-    c, stage = config.corruption, _log_of(run / GENERATOR_STAGE)
-    # Such a generator learned in the first stage, or not at all.
-    frozen = part in c.row.leaves and c.generator_training == "frozen"
-    at = None if state is None or frozen else state["step"]
-    records = [r for r in (stage if frozen else _log_of(run)) if at is None or r["step"] <= at]
-    used = records[-1] if records else {}
-    if at not in (None, used.get("step")):
-        used = {"step": at}  # saved between two lines of the log
-    valid = [r for r in records if r["kind"] == "valid"]
-    began = [inert(start_name(s)) for s in (getattr(config.train, n) for n in STARTS) if s]
-    origin = f"in a run that started from {' and '.join(began)}" if began else "from raw text"
-    if stage and not frozen:
-        origin += f", after {stage[-1]['step']:,} updates of the generator alone"
-    origin = f"Trained with electrify {origin}."
-    if frozen and not stage:
-        origin = "It is as it was in the folder from which the run took it."
-    sections = [
-        _metadata(config, part, shown),
-        f"# {inert(run.resolve().name)}: {shown.title}",
-        " ".join(filter(None, [shown.purpose, note, origin])),
-        _use(model, use, shown, unlearned=unlearned),
-        _training(model, used),
-        _validation(valid[-1]) if valid else "",
-        _corpus(facts) if used else "",
-    ]
-    return "\n\n".join(filter(None, sections)) + "\n"
+    folder: Path
+    config: Recipe
+    facts: Mapping[str, Any]
 
 
-def so_far(config: Recipe, part: str, state: Mapping[str, Any] | None) -> str | None:
-    """Sentences if the network `part` has not learned what its card says, else None. state: that of
-    the exported checkpoint, None at the end of a run."""
-    o = config.objective
-    kept, own = part == DISCRIMINATOR, beside(config).get(part)
-    loss = next(iter(o.row.losses))
-    if part in config.corruption.row.leaves and is_untaught(config):
-        return "It has learned nothing of its own in this run: its loss, `generator`, has weight 0."
-    if kept and not o.term_weights[loss]:
-        return f"Its head has learned nothing in this run: its loss, `{loss}`, has weight 0."
-    begins = first_asked(config)
-    if state is None or state["step"] > begins or not (kept or (own and own.same)):
-        return None
-    waits = (
-        "Its head has learned nothing yet: it is first asked after"
-        if kept
-        else "It has read [MASK] at the chosen positions, and reads samples after"
+def model_card(run: Run, part: str, model: ExportedModel, state: Mapping[str, Any] | None) -> str:
+    """README.md of the network in the folder `part`. state: that of the exported checkpoint, None
+    at the end of a run."""
+    config, facts, log = run.config, run.facts, run.folder / METRICS
+    shown, use = _shown(run, part), model.architecture.usage.get(model.head.kind, Usage())
+    fills = shown.fills and not use.note
+    reading = use.reading or READING.format(model.table().name)
+    code = [FILLING] if fills else [reading, INPUTS, LOGITS[shown.logits].format(use.code)]
+    notes = [so_far(config, part, state), use.note, AUTO, use.tuning]
+    records = read(log) if log.is_file() else []
+    last = config.train.max_steps if state is None else state["step"]
+    records = [r for r in records if r["kind"] != "event" and r["step"] <= last]
+    starts = [getattr(config.train, name) for name in STARTS]
+    began = " and ".join(inert(start_name(start)) for start in starts if start)
+    counts, sources = facts["corpus"]["counts"], [s["name"] for s in _sources(facts)]
+    kinds = [f"{number(counts[k])} {k}" for k in ("documents", "words", "tokens") if k in counts]
+    names = [*map(inert, sources[:MOST_NAMED]), *["..."] * (len(sources) > MOST_NAMED)]
+    return CARD.format(
+        metadata=_metadata(config, part, shown, fills=fills),
+        name=inert(run.folder.resolve().name),
+        shown=shown,
+        code="\n".join(code),
+        notes=" ".join(filter(None, notes)),
+        training=_rows(_training(model, records[-1] if records else {}, last)),
+        origin=f"in a run that started from {began}" if began else "from raw text",
+        evaluation=_evaluation(records),
+        corpus=" of ".join(filter(None, [", ".join(kinds), ", ".join(names)])),
     )
-    return f"At this checkpoint it is still a masked language model. {waits} update {begins:,}."
 
 
-def _log_of(run: Path) -> list[dict[str, Any]]:
-    """The records of training and validation in a run's log; none if there is no log."""
-    path = run / METRICS
-    return [r for r in read(path) if r["kind"] != "event"] if path.is_file() else []
+def so_far(config: Recipe, part: str, state: Mapping[str, Any] | None) -> str:
+    """A sentence if the exported checkpoint lies before the discriminator's head is trained. state:
+    that of the checkpoint, None at the end of a run."""
+    begins, own = first_asked(config), beside(config).get(part)
+    shares = part == DISCRIMINATOR or (own is not None and own.same)
+    if state is None or state["step"] > begins or not shares:
+        return ""
+    return (
+        f"Until update {begins:,} of its run the encoder is a masked language model, and its head "
+        f"is not trained: this is update {state['step']:,}."
+    )
 
 
-def _shown(
-    config: Recipe, facts: Mapping[str, Any], *, part: str, state: Mapping[str, Any] | None
-) -> Exported:
+def _shown(run: Run, part: str) -> Exported:
     """The network as its card presents it."""
-    reached = config
-    if state is not None and state["step"] <= last_asked(config):
-        # The part of the run that mlm_end_share names has not begun.
-        reached = override(config, {"mlm_end_share": 0.0})
-    if own := beside(reached).get(part) or beside(config).get(part):
+    config, facts = run.config, run.facts
+    if own := beside(config).get(part):
         return own
-    row, corruptor = reached.objective.row, reached.corruption.row
+    row, corruptor = config.objective.row, config.corruption.row
     width = facts["shapes"].get("generator", {}).get("hidden_size")
     purpose = corruptor.card.format(
-        asked=asked_of(reached.objective)
+        asked=asked_of(config.objective)
         or "without a task of its own, since its losses have weight 0",
-        architecture=reached.model.row.called,
-        generator=generator_words(reached, width=width),
+        architecture=config.model.row.called,
+        generator=generator_words(config, width=width),
     )
     fills = row.logits == "token" and corruptor.shows_mask
     return Exported(title=row.title, purpose=purpose, logits=row.logits, fills=fills)
 
 
-# ------------------------------------------------------------------ sections
-
-
-def _metadata(config: Recipe, part: str, shown: Exported) -> str:
+def _metadata(config: Recipe, part: str, shown: Exported, *, fills: bool) -> str:
     t = config.train
     start = t.init_generator if part in config.corruption.row.leaves else t.init_discriminator
     fields = {
         "library_name": "transformers",
-        "pipeline_tag": "fill-mask" if shown.fills else "feature-extraction",
+        "pipeline_tag": "fill-mask" if fills else "feature-extraction",
         "tags": ["electrify", config.model.architecture, config.objective.row.tag],
     }
     if start and is_of_hub(start):
         fields["base_model"] = start
-    return f"---\n{yaml.safe_dump(fields, sort_keys=False)}---"
+    return yaml.safe_dump(fields, sort_keys=False)
 
 
-def _use(model: ExportedModel, use: Usage, shown: Exported, *, unlearned: bool) -> str:
-    """Code that loads the folder, and notes. unlearned: whether the head has learned nothing."""
-    if unlearned:
-        code = [READING.format("AutoModel"), INPUTS, STATES]
-    elif shown.fills:
-        code = [FILLING]
-    else:
-        reading = use.reading or READING.format(model.table().name)
-        code = [reading, INPUTS, LOGITS[shown.logits].format(use.code)]
-    notes = " ".join(filter(None, ["" if unlearned else use.note, AUTO, use.tuning]))
-    return "## Use\n```python\n{}\n```\n{}".format("\n".join(code), notes)
-
-
-def _training(model: ExportedModel, used: Mapping[str, Any]) -> str:
-    """The shape, and what the run has used by a line of its log."""
+def _training(model: ExportedModel, used: Mapping[str, Any], step: int) -> dict[str, str]:
+    """The shape, and what the run has used by the last line of its log."""
     shape = model.encoder.shape
     sizes = (shape.num_hidden_layers, shape.hidden_size, shape.num_attention_heads)
     rows = {
         "parameters": f"{sum(t.numel() for t in model.exported().values()):,}",
         "layers, width, heads": ", ".join(map(str, sizes)),
-        "vocabulary": f"{shape.vocab_size:,}",
-        "longest sequence": shape.max_position_embeddings,
+        "vocabulary, longest sequence": f"{shape.vocab_size:,}, {shape.max_position_embeddings:,}",
+        "updates": f"{step:,}",
     }
-    names = {"step": "updates", "tokens": "tokens seen", "epoch": "passes over the corpus"}
-    rows |= {said: number(used[name]) for name, said in names.items() if name in used}
-    rows |= {"wall time": duration(used["seconds"])} if "seconds" in used else {}
-    rest = "The recipe, the corpus in full and the machine are in [electrify.json](electrify.json)."
-    return f"## Training\n{_rows(rows)}\n\n{rest}"
+    if used.get("step") == step:  # not saved between two lines of the log
+        rows["tokens seen"] = f"{number(used['tokens'])}"
+        rows["wall time"] = duration(used["seconds"])
+    return rows
 
 
-def _validation(valid: Mapping[str, Any]) -> str:
+def _evaluation(records: Sequence[Mapping[str, Any]]) -> str:
     """The last validation, under the names of metrics.jsonl."""
-    rows = {f"`{name}`": number(value) for name, value in valid.items() if name not in NOT_RESULTS}
-    after = f"after {valid['step']:,} updates; losses in nats."
-    return f"## Validation\nOn held-out documents of the same corpus {after}\n\n{_rows(rows)}"
+    valid = [r for r in records if r["kind"] == "valid"]
+    if not valid:
+        return "None yet."
+    results = {f"`{n}`": number(x) for n, x in valid[-1].items() if n not in NOT_RESULTS}
+    after = f"after {valid[-1]['step']:,} updates, losses in nats."
+    return f"On held-out documents of the same corpus {after}\n\n{_rows(results)}"
 
 
-def _corpus(facts: Mapping[str, Any]) -> str:
-    """The texts in a sentence, and what a reader must find out."""
-    counts, names = facts["corpus"]["counts"], [source["name"] for source in _sources(facts)]
-    kinds = [kind for kind in ("documents", "words", "tokens") if kind in counts]
-    more = f" and {len(names) - MOST_NAMED:,} more" * (len(names) > MOST_NAMED)
-    of = f" of {', '.join(map(inert, names[:MOST_NAMED]))}{more}" if names else ""
-    read = ", ".join(f"{number(counts[kind])} {kind}" for kind in kinds)
-    unknown = "Its languages and licence are unknown: name them here before you publish the model."
-    return f"## Corpus\n{read}{of}. {unknown}"
-
-
-def _rows(fields: Mapping[str, Any]) -> str:
+def _rows(fields: Mapping[str, str]) -> str:
     """A table."""
-    rows = [f"| {k} | {inert(str(v))} |" for k, v in fields.items() if v is not None]
-    return "\n".join(["| | |", "|---|---|", *rows])
+    return "\n".join(["| | |", "|---|---|", *(f"| {k} | {v} |" for k, v in fields.items())])
 
 
-def number(value: Any) -> str | None:
-    """A number with at most four digits after its first; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return f"{int(value):,}" if isinstance(value, int) or value.is_integer() else f"{value:.4g}"
+def number(value: float | str) -> str:
+    """A number with at most four digits after its first; one that is not finite is text."""
+    if isinstance(value, str):
+        return value
+    return f"{int(value):,}" if value == value // 1 else f"{value:.4g}"
 
 
 # ------------------------------------------------------------------ electrify.json
 
 
-def details(config: Recipe, facts: Mapping[str, Any]) -> dict[str, Any]:
+def details(run: Run) -> dict[str, Any]:
     """What a card leaves to electrify.json: the recipe, the corpus and the machine of the run."""
+    config, facts = run.config, run.facts
     starts = {name: getattr(config.train, name) for name in STARTS}
     recipe = override(config, {name: start_name(start) for name, start in starts.items() if start})
     machine, values = facts["machine"], values_of(recipe)

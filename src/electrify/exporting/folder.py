@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -45,8 +45,10 @@ from ..tokens import SpecialIds
 from ..train import CONFIG, FACTS, checkpoint
 from . import card
 from .agreement import check_folder
+from .card import Run
 from .loading import load_config, load_tokenizer, positions_in, quiet
-from .places import METADATA, check_place, metadata_of, model_in, must_be_run
+from .options import Export
+from .places import METADATA, metadata_of, must_be_run
 
 SETTINGS = "config.json"
 WEIGHTS = "model.safetensors"
@@ -69,9 +71,9 @@ def export_run(
     Raises UserError if a folder of that name is not an export of ours, ExportError if transformers
     does not compute the same.
     """
-    if built is None:
-        built, _ = _restored(run, config, facts, step=config.train.max_steps)
-    return {name: _write(run, built, name, run / name, config, facts) for name in built.exports}
+    its = Run(run, config, facts)
+    built = built or _restored(its, config.train.max_steps)[0]
+    return {name: _write(its, built, name, run / name) for name in built.exports}
 
 
 def export(
@@ -83,17 +85,15 @@ def export(
     Raises UserError if the run has no checkpoint or no such part, if `output_dir` holds something
     else, and like `export_run`.
     """
-    run, output_dir = Path(run), Path(output_dir)
-    config, facts = read_run(run)
-    built, state = _restored(run, config, facts, step=step)
+    its = Run(Path(run), *read_run(Path(run)))
+    built, state = _restored(its, step)
+    objective, known = its.config.objective.objective, ", ".join(built.exports)
     need(
-        part in built.exports,
-        f"{run} has no {part}: its objective {config.objective.objective} trains "
-        f"{', '.join(built.exports)} only",
+        part in built.exports, f"{run} has no {part}: its objective {objective} trains {known} only"
     )
-    if note := card.so_far(config, part, state):
+    if note := card.so_far(its.config, part, state):
         say(f"{part} of {run}, checkpoint {state['step']:,}: {note}")
-    return _write(run, built, part, output_dir, config, facts, state)
+    return _write(its, built, part, Path(output_dir), state)
 
 
 def read_run(run: Path) -> tuple[Recipe, dict[str, Any]]:
@@ -107,11 +107,10 @@ def special_ids(facts: Mapping[str, Any]) -> SpecialIds:
     return SpecialIds(**(ids | {"others": tuple(ids["others"])}))
 
 
-def _restored(
-    run: Path, config: Recipe, facts: Mapping[str, Any], *, step: int | None
-) -> tuple[Built, dict[str, Any]]:
+def _restored(its: Run, step: int | None) -> tuple[Built, dict[str, Any]]:
     """The networks with the parameters of a checkpoint (by default the newest that is whole), in
     the phase of its step, and its state."""
+    run, config, facts = its.folder, its.config, its.facts
     if step is None:
         found = checkpoint.newest(run)
         if found is None:
@@ -171,39 +170,28 @@ def write_json(path: Path, value: Any) -> None:
     path.write_text(f"{json_text(value, indent=1)}\n", encoding="utf-8")
 
 
-def identity_of(part: str, config: Recipe, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What tells this network from others, for its metadata: the same run at another step is the
-    same model."""
-    of_run = json.dumps([facts["recipe"], facts["starts"]], sort_keys=True)
-    named = config.model.architecture
-    return {
-        **({"architecture": named} if ":" in named else {}),
+def _write(
+    its: Run, built: Built, part: str, target: Path, state: Mapping[str, Any] | None = None
+) -> Path:
+    """Written beside the target, checked there, and renamed. state: that of a checkpoint."""
+    config, facts, model = its.config, its.facts, built.exports[part]
+    special, named = special_ids(facts), config.model.architecture
+    # The same run at another step is the same model.
+    of_run = text_hash(json.dumps([facts["recipe"], facts["starts"]], sort_keys=True))
+    must_be_replaceable(target, part=part, run=of_run)
+    metadata = card.details(its) | {
         "part": part,
         "objective": config.objective.objective,
         "logits": meaning_of(config, part),
         "data": facts["data"],
-        "run": text_hash(of_run),
+        "run": of_run,
+        **({"architecture": named} if ":" in named else {}),
     }
-
-
-def _write(
-    run: Path,
-    built: Built,
-    part: str,
-    target: Path,
-    config: Recipe,
-    facts: Mapping[str, Any],
-    state: Mapping[str, Any] | None = None,
-) -> Path:
-    """Written beside the target, checked there, and renamed. state: that of a checkpoint."""
-    model, special = built.exports[part], special_ids(facts)
-    identity = identity_of(part, config, facts)
-    must_be_replaceable(target, part=part, run=identity["run"])
-    with model_folder(target, identity | card.details(config, facts)) as new:
-        _copy_tokenizer(run, new, model=model)
+    with model_folder(target, metadata) as new:
+        _copy_tokenizer(its.folder, new, model=model)
         write_model(new, model, special=special, **dropout_of(config.model, part))
         check_folder(new, model, special)
-        text = card.model_card(run, part, model, config=config, facts=facts, state=state)
+        text = card.model_card(its, part, model, state)
         (new / CARD).write_text(text, encoding="utf-8")
     return target
 
@@ -243,36 +231,25 @@ def _copy_tokenizer(run: Path, folder: Path, *, model: ExportedModel) -> None:
 # ------------------------------------------------------------------ formats
 
 
-def export_as(
-    name: str,
-    output_dir: str | Path,
-    *,
-    part: str = DISCRIMINATOR,
-    step: int | None = None,
-    format: str = "hf",  # noqa: A002 as the flag
-    quantize: Literal["none", "int8"] = "none",
-) -> str:
-    """Exports a network of a run, or a Hugging Face folder in another format, see options.py.
-    Returns what was written, for the user. Raises UserError."""
-    target = Path(output_dir)
-    if format == "hf":
-        return str(export(name, target, part=part, step=step))
-    must_be_replaceable(target, format=format)
+def export_as(options: Export) -> str:
+    """Exports a network of a run, or a Hugging Face folder in another format. Returns what was
+    written, for the user. Raises UserError."""
+    target, model = Path(options.output_dir), options.model
+    which: dict[str, Any] = {"part": options.part, "step": options.step}
+    if options.format == "hf":
+        return str(export(model, target, **which))
+    must_be_replaceable(target, format=options.format)
     with TemporaryDirectory() as made:
-        if (Path(name) / CONFIG).is_file():
-            model = str(export(name, Path(made) / part, part=part, step=step))
-        else:
-            need(part == DISCRIMINATOR and step is None, "--part and --step are for runs")
-            model = model_in(name)
-            check_place(model)
-        metadata = metadata_of(model) | {"format": format}
+        if (Path(model) / CONFIG).is_file():
+            model = str(export(model, Path(made) / options.part, **which))
+        metadata = metadata_of(model) | {"format": options.format}
         with model_folder(target, metadata) as new:
-            if format == "sentence-transformers":
+            if options.format == "sentence-transformers":
                 write_sentence_transformer(model, new)
                 return f"{target}: SentenceTransformer({str(target)!r}) loads it"
             from .onnx import write_onnx
 
-            report = write_onnx(model, new, metadata, quantize=quantize)
+            report = write_onnx(model, new, metadata, quantize=options.quantize)
             return f"{target / GRAPH}: {report}"
 
 

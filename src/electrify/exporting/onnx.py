@@ -54,7 +54,6 @@ tags: [onnx, electrify]
 
 # {kind} as ONNX
 
-`model.onnx` reads {inputs} (int64, batch x length, at most {positions} tokens) and gives {outputs}.
 {report}
 
 ```python
@@ -94,8 +93,13 @@ def write_onnx(
     with failing_as("onnxruntime cannot run this model"):
         exact = OnnxModel.of(str(folder), "auto")
         worst, metadata["compared"] = compared(exact, graph, positions)
-    metadata["difference"], shapes = worst, ", ".join(metadata["compared"])
-    report = [f"compared with torch on batches of {shapes} tokens: difference {worst:.1e}"]
+    metadata["difference"] = worst
+    lists = (graph.inputs, graph.outputs, metadata["compared"])
+    inputs, outputs, shapes = (", ".join(names) for names in lists)
+    report = [
+        f"reads {inputs} (int64, batch x length, up to {positions:,} tokens), gives {outputs}",
+        f"compared with torch on batches of {shapes} tokens: difference {worst:.1e}",
+    ]
     if quantize == "int8":
         quantize_int8(path)
         loss = loss_of(exact, OnnxModel.of(str(folder), "auto"), metadata)
@@ -104,13 +108,7 @@ def write_onnx(
             "int8: probabilities (of a regression: values) differ from float32 by at most "
             f"{loss['largest_loss']:.1e}, on average by {loss['mean_loss']:.1e}"
         )
-    names = {"inputs": graph.inputs, "outputs": graph.outputs}
-    text = CARD.format(
-        kind=kind,
-        positions=positions,
-        report="".join(f"\n- {line}" for line in report),
-        **{what: ", ".join(f"`{name}`" for name in its) for what, its in names.items()},
-    )
+    text = CARD.format(kind=kind, report="\n".join(f"- {line}" for line in report))
     (folder / "README.md").write_text(text, encoding="utf-8")
     return "\n".join([f"{kind}, {size(path.stat().st_size)}", *report])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -44,13 +44,15 @@ class Export(Options):
 
     def write(self) -> str:
         """Writes the folder. Returns what is said of it. Raises UserError."""
-        run = Path(self.model)  # before torch is imported
+        run = Path(self.model)  # all of this before torch is imported
         if self.format == "hf" or (run / CONFIG).is_file():
             must_be_run(run)
         else:
-            check_place(model_in(self.model))
+            whole = self.part == DISCRIMINATOR and self.step is None
+            need(whole, "--part and --step are for runs")
+            self.set("model", model_in(self.model))
+            check_place(self.model)
 
         from .folder import export_as
 
-        given = asdict(self)
-        return export_as(given.pop("model"), **given)
+        return export_as(self)

@@ -11,7 +11,7 @@ from ..errors import need
 from ..files import read_json
 from ..hub import file_of, must_be_reachable
 from ..tables import DISCRIMINATOR
-from ..train import CONFIG, FACTS, GENERATOR_STAGE
+from ..train import CONFIG, FACTS
 
 METADATA = "electrify.json"
 """The file of our model folders that says what the model is: its part (the network of a run, or
@@ -58,19 +58,14 @@ def model_in(name: str) -> str:
 
 
 def check_place(path: str) -> None:
-    """Raises UserError for a name that is meant as a folder of a model and is not one, for an
-    adapter, and for a name that the Hub, asked once, does not know."""
+    """Raises UserError for a name that is meant as a folder of a model and is not one, and for a
+    name that the Hub, asked once, does not know."""
     folder = Path(path)
     need(not folder.is_file(), f"{path}: a file, not a folder")
     if not folder.is_dir():
         need(may_be_on_hub(path), f"{path}: no such folder")
         must_be_reachable(path, "model")
         return
-    need(
-        not (folder / "adapter_config.json").is_file(),
-        f"{path}: the folder holds an adapter (adapter_config.json), whose model lies elsewhere. "
-        "Merge the two and save the whole model",
-    )
     inside = sorted(config.parent for config in folder.glob("*/config.json"))
     hint = f"; did you mean {inside[0]}?" if inside else ""
     need(
@@ -81,9 +76,6 @@ def check_place(path: str) -> None:
 
 def must_be_run(run: Path) -> None:
     """Raises UserError for a folder that is not that of a run."""
-    stage = run / GENERATOR_STAGE
-    first = (stage / CONFIG).is_file() and not (run / CONFIG).is_file()
-    need(not first, f"{run} is a run in its first stage. Name the run of that, {stage}")
     for name in (CONFIG, FACTS):
         need(
             (run / name).is_file(),

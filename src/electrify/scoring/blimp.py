@@ -11,15 +11,15 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice, product
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..console import harmless
 from ..errors import need
-from ..files import claim, json_text, read_json, text_hash, write
+from ..files import claim, json_text, must_be_ours, read_json, text_hash, write
 from ..progress import Progress, aligned, say
 from ..text.tables import rows
 from .options import EvaluateConfig
@@ -48,10 +48,12 @@ PLACES = {
 
 @dataclass(frozen=True)
 class Pair:
-    """Two sentences that differ in one point of grammar."""
+    """Two sentences that differ in one point of grammar, or in a word."""
 
     good: str
     bad: str
+    at: int = field(default=0, repr=False)
+    """Where this word begins."""
 
 
 @dataclass(frozen=True)
@@ -120,25 +122,9 @@ def _paradigm(path: Path, part: str, limit: int | None) -> Paradigm:
 def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     """Scores every model on every paradigm, and writes blimp.json and blimp.md if an output folder
     is given. Raises UserError before anything is scored, also for a folder that holds the scores of
-    other models, pairs or options, or other files and no scores."""
+    other models, pairs or options."""
     paradigms = read_blimp(options.data_dir, limit=options.max_eval_samples)
-
-    from ..train.machine import pick_device  # heavy, so loaded once the data is known to be good
-    from .pll import load_scorer
-
-    device, tokens = pick_device(options.device), options.batch_tokens
-    names = list(dict.fromkeys(options.models))
-    how: dict[str, Any] = {"device": device, "architecture": options.architecture}
-    scorers = [load_scorer(name, **how) for name in names]
-
-    def accuracies() -> list[Accuracy]:
-        widest = max(scorers, key=lambda s: s.width)
-        with widest.computing(options.threads, tokens=tokens):
-            return judge(scorers, paradigms, batch_tokens=tokens, title="blimp")
-
-    if options.output_dir is None:
-        return accuracies()
-    out = Path(options.output_dir)
+    names, out = list(dict.fromkeys(options.models)), Path(options.output_dir or "")
     # Relative, so that both folders can be moved together; an id of the Hub stays as it is.
     labels = {name: os.path.relpath(name, out) if Path(name).is_dir() else name for name in names}
     identity = {
@@ -146,19 +132,27 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
         "pairs": text_hash(repr(paradigms))[:16],
         "max_eval_samples": options.max_eval_samples,
     }
+    if options.output_dir is not None:
+        must_be_ours(out, SCORES)
+        known = read_json(out / SCORES) if (out / SCORES).is_file() else identity
+        fact = f"{out} holds the scores of other models, pairs or options"
+        need(known.items() >= identity.items(), fact, "choose another output_dir")
+
+    from ..train.machine import pick_device  # heavy, so loaded once the data is known to be good
+    from .pll import load_scorer
+
+    device, tokens = pick_device(options.device), options.batch_tokens
+    scorers = [load_scorer(n, device=device, architecture=options.architecture) for n in names]
+    with max(scorers, key=lambda s: s.width).computing(options.threads, tokens=tokens):
+        rows = judge(scorers, paradigms, batch_tokens=tokens, title="blimp")
+    if options.output_dir is None:
+        return rows
+    labelled = [replace(row, model=labels[row.model]) for row in rows]
+    kinds = {labels[scorer.name]: scorer.kind for scorer in scorers}
+    found = identity | {"scored_as": kinds, "paradigms": [asdict(row) for row in labelled]}
+    page = "# BLiMP\n\nAccuracy in percent; paradigms count alike."
     with claim(out, SCORES):
-        known = read_json(out / SCORES) if (out / SCORES).is_file() else {}
-        need(
-            not known or known.items() >= identity.items(),
-            f"{out / SCORES} holds the scores of other models, pairs or options. Choose another "
-            "--output-dir",
-        )
-        rows = accuracies()
-        labelled = [replace(row, model=labels[row.model]) for row in rows]
-        kinds = {labels[scorer.name]: scorer.kind for scorer in scorers}
-        found = identity | {"scored_as": kinds, "paradigms": [asdict(row) for row in labelled]}
         write(out / SCORES, json_text(found, indent=1) + "\n")
-        page = "# BLiMP\n\nAccuracy in percent; paradigms count alike."
         write(out / PAGE, f"{page}\n\n```\n{table(labelled)}\n```\n")
     return rows
 

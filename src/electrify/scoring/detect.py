@@ -123,39 +123,36 @@ def detect(
     a quarter. batch_size: windows of a forward pass; None: up to 16, and fewer long ones. threads:
     a number, or auto. Raises UserError if a text has no tokens.
     """
-    model = detector.name
+    model, positions, texts = detector.name, detector.positions, given_texts(texts)
     given = {"max_seq_length": max_seq_length, "batch_size": batch_size, "threads": threads}
     DetectConfig(model=model, **given)  # says what is wrong with them
-    texts = given_texts(texts)
-    positions = detector.positions
     length = max_seq_length or positions
     need(
         8 <= length <= positions,
         f"max_seq_length must be 8 to {positions} (the positions of {model}), not {length}",
     )
     encoded = [tokenised(detector.tokenizer, text) for text in texts]
-    for text, found in zip(texts, encoded, strict=True):
+    ids = [found["input_ids"] for found in encoded]
+    for text, own in zip(texts, ids, strict=True):
         need(
-            bool(text.strip() and found["input_ids"]),
+            bool(text.strip() and own),
             f"there is no token that the model's tokenizer knows in the text {text.strip()[:40]!r}",
         )
     if note := note_on_unknown(model, detector.tokenizer, texts):
         say(note)
-    ids = [found["input_ids"] for found in encoded]
-    tokens = batch_size * length if batch_size else min(MOST_WINDOWS * length, MOST_SLOTS)
-    how: dict[str, Any] = {"length": length, "most": batch_size or MOST_WINDOWS}
-    how["slots"] = sys.maxsize if batch_size else MOST_SLOTS
+    most, slots = batch_size or MOST_WINDOWS, sys.maxsize if batch_size else MOST_SLOTS
 
     def numbers(batch: list[Row]) -> Array:
         return detector.probabilities([row.ids for row in batch])[places(batch)]
 
     few = threads == "auto" and sum(map(len, ids)) < MANY_TOKENS
+    tokens = min(most * length, slots)
     with nullcontext() if few else detector.computing(threads, tokens=tokens):
-        probabilities = of_tokens(detector, ids, numbers, **how)
+        found = of_tokens(detector, ids, numbers, length=length, most=most, slots=slots)
     names = detector.tokenizer.original.convert_ids_to_tokens
     return [
-        joined(text, found, names(found["input_ids"]), p.tolist())
-        for text, found, p in zip(texts, encoded, probabilities, strict=True)
+        joined(text, its, names(its["input_ids"]), p.tolist())
+        for text, its, p in zip(texts, encoded, found, strict=True)
     ]
 
 
@@ -172,14 +169,12 @@ def load_detector(
     from .pll import load_scorer
 
     detector = load_scorer(model, architecture=architecture, detects=True)
-    other = {
-        "mlm": "it is a masked language model",
-        "electric": "its logits are energies (objective electric)",
-    }
+    energies = detector.kind == "electric"
+    what = "its logits are energies (objective electric)" * energies or "a masked language model"
     need(
         detector.kind == "rtd",
-        f"{model}: {other.get(detector.kind)}. Detection needs a discriminator, such as the "
-        "discriminator/ folder of a run of electra or corrective",
+        f"{model}: {what}. Detection needs a discriminator, such as the discriminator/ folder of a "
+        "run of electra or corrective",
     )
     need(detector.tokenizer.is_fast, f"{model}: its tokenizer knows no offsets")
     return detector

@@ -41,9 +41,24 @@ from ..onnx_models import Array, padded
 from ..tables import class_at
 from ..text.tokenizer import tokenised
 from ..train.machine import choose, computing_with
+from ..values import given_texts
 from .windows import After, Row, of_tokens, places
 
 Kind = Literal["mlm", "rtd", "electric"]
+SHORT = ("albert", "bert", "camembert", "deberta-v2", "distilbert", "electra", "modernbert")
+SHORT += ("roberta", "xlm-roberta")
+"""Types of models whose language-model head reads each position by itself."""
+
+
+@dataclass(frozen=True)
+class TextScore:
+    """How well a text fits a model, in nats; higher is better."""
+
+    score: float
+    """The sum over the tokens."""
+    tokens: tuple[str, ...]
+    """Without special ones."""
+    token_scores: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -75,9 +90,8 @@ class Scorer:
         return self.model.config.hidden_size
 
     def scores(self, texts: Sequence[str], **how: Any) -> list[float]:
-        """One number per text, in nats: the sum of its tokens' scores. A higher one means a better
-        fit. how: see `token_scores`."""
-        return [float(scores_T.sum()) for _, scores_T in self.token_scores(texts, **how)]
+        """The score of each text. how: see `token_scores`."""
+        return [found.score for found in self.token_scores(texts, **how)]
 
     def token_scores(
         self,
@@ -86,8 +100,8 @@ class Scorer:
         max_seq_length: int | None = None,
         batch_tokens: int = 8192,
         after: After = lambda n: None,
-    ) -> list[tuple[list[int], Tensor]]:
-        """The ids of each text's T tokens, without special ones, and their scores [T] in float64.
+    ) -> list[TextScore]:
+        """The score of each text and those of its tokens.
 
         Args:
             texts: A text without tokens has no scores.
@@ -99,11 +113,15 @@ class Scorer:
         Raises:
             UserError: If scores are not finite numbers.
         """
-        ids = [tokenised(self.tokenizer, text)["input_ids"] for text in texts]
+        ids = [tokenised(self.tokenizer, text)["input_ids"] for text in given_texts(texts)]
         how: dict[str, Any] = {"singly": self.kind == "mlm", "slots": batch_tokens, "after": after}
         longest = min(max_seq_length or self.longest, self.longest)
         found = of_tokens(self, ids, self._score, length=longest, **how)
-        return list(zip(ids, map(torch.from_numpy, found), strict=True))
+        names = self.tokenizer.convert_ids_to_tokens
+        return [
+            TextScore(float(scores_T.sum()), tuple(names(own)), tuple(scores_T.tolist()))
+            for own, scores_T in zip(ids, map(torch.from_numpy, found), strict=True)
+        ]
 
     def _padded(self, rows: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
         """Ids and where they are real, [B, L]."""
@@ -168,24 +186,6 @@ def logits_at(model: Any, at_B: Tensor, *, short: bool, **inputs: Tensor) -> Ten
         hook.remove()
 
 
-@torch.inference_mode()
-def is_short(model: Any, *, vocab_size: int) -> bool:
-    """Whether this model's head works on single positions. This is tried on two rows and compared
-    with the result for all positions."""
-    ids_BL = torch.arange(12).view(2, 6) % vocab_size
-    inputs = {"input_ids": ids_BL, "attention_mask": torch.tensor([[1] * 6, [1] * 4 + [0] * 2])}
-    at_B = torch.tensor([4, 1])
-    try:
-        return torch.allclose(
-            logits_at(model, at_B, short=True, **inputs),
-            logits_at(model, at_B, short=False, **inputs),
-            atol=1e-4,
-            rtol=1e-4,
-        )
-    except (RuntimeError, TypeError, KeyError, IndexError, ValueError, AttributeError):
-        return False
-
-
 def load_scorer(
     model: str,
     *,
@@ -243,6 +243,6 @@ def load_scorer(
     names = ("cls_token", "sep_token", *(["mask_token"] if kind == "mlm" else []))
     lacking = [name for name in names if getattr(tokenizer, f"{name}_id") is None]
     need(not lacking, f"{model}: its tokenizer has no {' and no '.join(lacking)}")
-    short = kind == "mlm" and is_short(loaded, vocab_size=config.vocab_size)  # on the CPU
     loaded.to(device or torch.device("cpu"))
+    short = kind == "mlm" and config.model_type in SHORT
     return Scorer(model, kind, loaded, tokenizer, positions_of(loaded), reader, short=short)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import UserError, must_have, need
+from ..errors import must_have, need
 from ..files import written
 from ..finetuning.new_texts import must_be_ready
 from ..onnx_models import Array
@@ -115,28 +115,26 @@ def read_lists(path: str, *, referenced: bool = False) -> list[NBest]:
 def nbest_of(row: Mapping[str, Any], where: str) -> NBest:
     """One list: strings with `scores` beside them, or objects with `text` and `score`. Without
     scores, the order of the hypotheses is all that the first pass says. Raises UserError."""
-    given = first(row, HYPOTHESES)
-    if not isinstance(given, list) or not given:
-        raise UserError(f"{where}: no list of hypotheses under {' or '.join(HYPOTHESES)}")
-    objects = all(isinstance(one, dict) for one in given)
-    texts = [first(one, TEXTS) for one in given] if objects else given
-    scores = [first(one, SCORES) for one in given] if objects else first(row, SCORES)
-    if not all(isinstance(text, str) for text in texts):
-        raise UserError(f"{where}: a hypothesis must be a text, or an object with {TEXTS[0]!r}")
-    if scores is None or (objects and all(score is None for score in scores)):
-        scores = [0.0] * len(texts)
+
+    def first(row: Any, names: Sequence[str]) -> Any:
+        return next((row[name] for name in names if name in row), None)
+
+    texts, scores = first(row, HYPOTHESES), first(row, SCORES)
+    there = isinstance(texts, list) and bool(texts)
+    need(there, f"{where}: no list of hypotheses under {' or '.join(HYPOTHESES)}")
+    if all(isinstance(one, dict) for one in texts):
+        scores = [first(one, SCORES) for one in texts]
+        scores = None if all(score is None for score in scores) else scores
+        texts = [first(one, TEXTS) for one in texts]
+    fact = f"{where}: a hypothesis must be a text, or an object with {TEXTS[0]!r}"
+    need(all(isinstance(text, str) for text in texts), fact)
+    scores = [0.0] * len(texts) if scores is None else scores
     right = isinstance(scores, list) and len(scores) == len(texts)
-    if not right or not all(isinstance(s, int | float) and np.isfinite(s) for s in scores):
-        raise UserError(f"{where}: there must be one score, a number, for each hypothesis")
+    right = right and all(isinstance(s, int | float) and np.isfinite(s) for s in scores)
+    need(right, f"{where}: there must be one score, a number, for each hypothesis")
     reference = first(row, REFERENCES)
-    if reference is not None and not isinstance(reference, str):
-        raise UserError(f"{where}: the reference must be a text")
+    need(isinstance(reference, str | None), f"{where}: the reference must be a text")
     return NBest(row, tuple(texts), tuple(map(float, scores)), reference)
-
-
-def first(row: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """The value under the first of these names that the row has."""
-    return next((row[name] for name in names if name in row), None)
 
 
 # ------------------------------------------------------------------ choosing

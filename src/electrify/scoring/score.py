@@ -1,5 +1,5 @@
-"""`electrify score`: how well texts fit a model, one number a text and one per token, from files of
-any size in bounded memory, or of a list of texts."""
+"""`electrify score`: how well the texts of files fit a model, one number a text and one per token,
+in bounded memory whatever the size of the files."""
 
 from __future__ import annotations
 
@@ -9,21 +9,8 @@ from typing import Any
 
 from ..finetuning.new_texts import Files, done, must_be_ready, rounded, write_results
 from ..train.machine import pick_device
-from ..values import given_texts
 from .options import ScoreConfig
-from .pll import Scorer, load_scorer
-
-
-@dataclass(frozen=True)
-class TextScore:
-    """How well a text fits a model, in nats; higher is better."""
-
-    score: float
-    """The sum over the tokens."""
-    tokens: tuple[str, ...]
-    """Without special ones."""
-    token_scores: tuple[float, ...]
-    """One a token, see `scoring.pll`."""
+from .pll import Scorer, TextScore, load_scorer
 
 
 @dataclass
@@ -41,8 +28,7 @@ class TextScorer:
 
     def __call__(self, examples: list[Any], after: Any) -> list[dict[str, Any]]:
         self.texts += len(examples)
-        found = score(
-            self.reader,
+        found = self.reader.token_scores(
             [example.text for example in examples],
             max_seq_length=self.options.max_seq_length,
             batch_tokens=self.options.batch_tokens,
@@ -73,13 +59,3 @@ def score_files(options: ScoreConfig) -> str:
     work = TextScorer(load_scorer(model, device=device, architecture=options.architecture), options)
     write_results(options, files, work, title="score")
     return done(options.output_file, work.texts, began)
-
-
-def score(scorer: Scorer, texts: Any, **how: Any) -> list[TextScore]:
-    """The score of each text. how: see `Scorer.token_scores`."""
-    found = scorer.token_scores(given_texts(texts), **how)
-    names = scorer.tokenizer.convert_ids_to_tokens
-    return [
-        TextScore(float(scores_T.sum()), tuple(names(ids)), tuple(scores_T.tolist()))
-        for ids, scores_T in found
-    ]

@@ -66,16 +66,11 @@ def of_tokens(
     for batch in in_batches(rows, lambda row: len(row.ids), **most):
         found[[place for row in batch for place in row.out]] = numbers(batch)
         after(len(texts) * len(batch) / len(rows))
-    by_text, end = [], 0
-    for ids in texts:
-        by_text.append(found[end : (end := end + len(ids))])
-    odd = sum(not np.isfinite(one).all() for one in by_text)
     need(
-        not odd,
-        f"{model.name}: its scores of {odd:,} of {len(texts):,} texts are not finite numbers; the "
-        "model is damaged or diverged",
+        bool(np.isfinite(found).all()),
+        f"{model.name}: its scores are not finite numbers; the model is damaged or diverged",
     )
-    return by_text
+    return np.split(found, np.cumsum(list(map(len, texts)), dtype=int)[:-1])[: len(texts)]
 
 
 def _rows(tokenizer: Any, texts: Sequence[list[int]], size: int, *, singly: bool) -> Iterator[Row]:

@@ -1,124 +1,35 @@
-"""The word-substitution test: in held-out sentences one word is replaced by a word of another one.
-Does a discriminator notice the word; does a language model prefer the sentence as it was?
+"""The word-substitution test: in spans of held-out text one word is replaced by a word of another
+span. Does a language model prefer the span as it was (`planted_pairs`); does a discriminator
+suspect the word more than all others (`judge`)?
 
-For discriminators (`plant`, `judge`) a single sentence shows what detection is, and how often the
-replaced word is the most suspected one shows how good it is. Minimal pairs (`planted_pairs`) need
-no data set: they are spans of a corpus's own held-out text, in every language whose words the
-tokenizer tells apart, and of code and logs as well. There the replacing word has as many tokens and
-the same case as the one it replaces, so that neither length nor spelling tells which text is the
-right one; chance is one half.
+It needs no data set, and works in every language whose words the tokenizer tells apart, and for
+code and logs as well. The replacing word has as many tokens and the same case as the one that it
+replaces, so that neither length nor spelling tells which text is the right one.
 """
 
 from __future__ import annotations
 
 import random
-import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
 from ..errors import need
 from .blimp import Pair, Paradigm
 
-# Only plain words, because in code and numbers a planted word is not surprising.
-SENTENCE = re.compile(r"[A-Z][a-z]*(?:,? [a-z]+){5,19}\.")
-WORD = re.compile(r"\b[a-z]{4,}\b")
+if TYPE_CHECKING:
+    from .detect import Piece
+
 # The tokens of a span, and the words that it must hold for the others to show what fits.
 SPAN = 24
 WORDS = 6
 FEWEST = 50
 COUNT = 500
-
-
-@dataclass(frozen=True)
-class Planted:
-    """A sentence with a wrong word at text[start:end], and the original word."""
-
-    text: str
-    start: int
-    end: int
-    right: str
-
-    @property
-    def wrong(self) -> str:
-        return self.text[self.start : self.end]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Probabilities of having been replaced: of the planted word, and of each other word of its
-    sentence."""
-
-    planted: Planted
-    wrong: float
-    others: tuple[float, ...]
-
-    @property
-    def caught(self) -> bool:
-        """True if no other word is suspected as much."""
-        return self.wrong > max(self.others)
-
-
-def first_sentences(texts: Iterable[str]) -> list[str]:
-    """The first sentence of each text that begins with one of 6 to 20 plain words, without
-    repetitions, in their order."""
-    found = (SENTENCE.match(" ".join(text.split())) for text in texts)
-    return list(dict.fromkeys(m.group() for m in found if m))
-
-
-def plant(sentences: list[str], *, count: int, seed: int = 0) -> list[Planted]:
-    """At most `count` of the sentences, each with one word of four letters or more replaced by such
-    a word of another sentence."""
-    rng = random.Random(seed)
-    planted: list[Planted] = []
-    for sentence in rng.sample(sentences, len(sentences)):
-        words = list(WORD.finditer(sentence))
-        foreign = [w for w in WORD.findall(rng.choice(sentences)) if w not in sentence]
-        if len(planted) < count and words and foreign:
-            word = rng.choice(words)
-            new = rng.choice(foreign)
-            start, end = word.span()
-            text = sentence[:start] + new + sentence[end:]
-            planted.append(Planted(text, start, start + len(new), word.group()))
-    return planted
-
-
-def judge(discriminator: str, planted: list[Planted]) -> list[Verdict]:
-    """The verdict of the discriminator (folder or Hub id) on each sentence. A word's probability is
-    the highest of its pieces."""
-    from .detect import detect, load_detector
-
-    verdicts = []
-    detector = load_detector(discriminator)
-    for p, found in zip(planted, detect(detector, [p.text for p in planted]), strict=True):
-        here: list[float] = []
-        others: list[float] = []
-        for word in found.words:
-            inside = word.start < p.end and word.end > p.start
-            (here if inside else others).append(word.probability)
-        verdicts.append(Verdict(p, max(here), tuple(others)))
-    return verdicts
-
-
-def summary(verdicts: list[Verdict]) -> str:
-    """How often the substituted word is suspected most, and what guessing would give."""
-    caught = sum(v.caught for v in verdicts)
-    chance = sum(1 / (1 + len(v.others)) for v in verdicts)
-    wrong = statistics.median(v.wrong for v in verdicts)
-    other = statistics.median(x for v in verdicts for x in v.others)
-    return (
-        f"the substituted word is the most suspected one in {caught} of {len(verdicts)} sentences "
-        f"(guessing: {chance:.0f}); "
-        f"median probability {wrong:.1%} for substituted words, {other:.1%} for the others"
-    )
-
-
-# ------------------------------------------------------------------ minimal pairs
 
 
 @dataclass(frozen=True)
@@ -213,4 +124,51 @@ def _pairs(spans: list[Span], rng: random.Random) -> Iterator[Pair]:
         own = {w.text.lower() for w in words}
         foreign = rng.choice(of_kind[word.kind])
         if foreign.lower() not in own:
-            yield Pair(text, text[: word.start] + foreign + text[word.end :])
+            yield Pair(text, text[: word.start] + foreign + text[word.end :], word.start)
+
+
+# ------------------------------------------------------------------ discriminators
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a discriminator says of the wrong text of a pair: the word that was put there, and the
+    other words."""
+
+    text: str
+    wrong: Piece
+    others: tuple[float, ...]
+    """Their probabilities of having been replaced."""
+
+    @property
+    def caught(self) -> bool:
+        """True if no other word is suspected as much."""
+        return self.wrong.probability > max(self.others)
+
+
+def judge(discriminator: str, pairs: Sequence[Pair]) -> list[Verdict]:
+    """The verdict of the discriminator (folder or Hub id) on each pair. A word's probability is the
+    highest of its tokens."""
+    from .detect import detect, load_detector
+
+    verdicts = []
+    for pair, found in zip(
+        pairs, detect(load_detector(discriminator), [pair.bad for pair in pairs]), strict=True
+    ):
+        wrong = next(word for word in found.words if word.end > pair.at)
+        others = tuple(word.probability for word in found.words if word is not wrong)
+        verdicts.append(Verdict(pair.bad, wrong, others))
+    return verdicts
+
+
+def summary(verdicts: Sequence[Verdict]) -> str:
+    """How often the substituted word is suspected most, and what guessing would give."""
+    caught = sum(v.caught for v in verdicts)
+    chance = sum(1 / (1 + len(v.others)) for v in verdicts)
+    wrong = statistics.median(v.wrong.probability for v in verdicts)
+    other = statistics.median(x for v in verdicts for x in v.others)
+    return (
+        f"the substituted word is the most suspected one in {caught} of {len(verdicts)} texts "
+        f"(guessing: {chance:.0f}); "
+        f"median probability {wrong:.1%} for substituted words, {other:.1%} for the others"
+    )

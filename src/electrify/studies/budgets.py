@@ -68,18 +68,10 @@ class Trial:
         return self.recipe.train.max_steps
 
     @property
-    def own_steps(self) -> int:
-        """Updates that are computed for this run alone, a first stage included."""
-        return self.steps - (self.starts_at or 0) + self.recipe.train.generator_steps
-
-    @property
     def own_share(self) -> float:
-        """These as a share of all its updates."""
-        return self.own_steps / (self.steps + self.recipe.train.generator_steps)
-
-    @property
-    def own_flops(self) -> float:
-        return self.flops * self.own_share
+        """The share of all its updates, a first stage included, that are computed for it alone."""
+        every = self.steps + self.recipe.train.generator_steps
+        return (every - (self.starts_at or 0)) / every
 
 
 # ------------------------------------------------------------------ costs

@@ -1,21 +1,18 @@
 """The report of a study: means over seeds with intervals, differences to the first recipe, ranks,
-crossings; as report.md, report.csv, report.json and report.png.
-
-The score that decides is named in study.yaml before the first run: the declared one (score.py), or
-the mean rank over the tasks.
-"""
+crossings; as report.md, report.csv, report.json and report.png."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
+from statistics import fmean, median
 
 import numpy as np
 
@@ -23,20 +20,11 @@ from ..console import inert, uncalculated
 from ..files import json_text, write
 from ..finetuning.report import markdown_table
 from ..progress import aligned
+from . import statistics
 from .budgets import BASELINES, RANDOM
 from .options import UNITS, Equal, with_unit
 from .score import MEAN_RANK, Score
-from .statistics import (
-    Interval,
-    crossing,
-    difference,
-    holm,
-    mean,
-    mean_ranks,
-    reached,
-    spreads,
-    tasks_won,
-)
+from .statistics import Interval
 from .study import Result
 
 WON = "tasks won"
@@ -49,8 +37,17 @@ LONGEST = 40
 """Characters of a name in tables and plots."""
 COLUMNS = ("recipe", "budget", "task", "metric", "seeds", "mean", "low", "high")
 COLUMNS += ("difference", "difference_low", "difference_high")
-Value = tuple[tuple[str, float, str, str], int, float]
-"""(recipe, budget, task, metric), seed, and a number."""
+PAGE = """\
+# Comparison
+
+The score that was named before the first run: {score}. Scores times 100, means over the seeds of \
+pre-training with their 95 % intervals, each the median over the seeds of the task. The variance \
+of seeds is that of all recipes with the same budget; one that spreads more keeps its own. The \
+intervals cover seeds on fixed examples. Bold: better than {first}, italic: worse, after Holm over \
+the tasks. Tasks won: on how many a recipe is better than {first} with the same seed, a tie one \
+half (bold or italic: half of the tasks lies outside the interval). Minutes: of pre-training, the \
+median; longer than those of an idle core if other work ran.
+"""
 
 
 @dataclass(frozen=True)
@@ -90,9 +87,8 @@ class Row:
         text = f"{scale * self.mean.value:.{digits}f}"
         text += f" ± {half:.{digits}f}" if math.isfinite(half) else ""
         text += f" {self.metric}" if self.task == WON else ""
-        if not marks or not self.significant:
-            return text
-        return f"**{text}**" if self.lead > 0 else f"*{text}*"
+        mark = ("**" if self.lead > 0 else "*") if marks and self.significant else ""
+        return f"{mark}{text}{mark}"
 
 
 @dataclass(frozen=True)
@@ -101,17 +97,12 @@ class Curve:
 
     recipe: str
     task: str
-    ahead: float
-    """By how much the recipe is ahead at the largest budget, below 0 if it is behind; with 0 there
-    is no crossing."""
-    always: bool
-    """Whether it is so at every budget."""
-    grows: float
-    """By how much the distance is larger at the largest budget than at the smallest."""
+    leads: list[float]
+    """By how much it is ahead of the first recipe at each budget, below 0 if it is behind."""
     seeds: int
     """The largest number of seeds that a budget has."""
     crosses: Interval
-    """The budget from which it is so."""
+    """The budget from which it is as at the largest one."""
     score: float
     """The score of the first recipe at its largest budget."""
     reached: Interval
@@ -124,11 +115,10 @@ class Curve:
         """Where the crossing lies. unit: of the budgets."""
         at = self.crosses
         if not math.isfinite(at.value):
-            if not self.always:
+            if not all(lead * self.leads[-1] > 0 for lead in self.leads):
                 return "at the largest budget, and it was otherwise in between"
-            more = "more" if self.grows > 0 else "less"
-            how = f"by {more} at the largest than at the smallest"
-            how = how if self.grows else "by as much at the largest as at the smallest"
+            grows = abs(self.leads[-1]) > abs(self.leads[0])
+            how = f"by {'more' if grows else 'less'} at the largest than at the smallest"
             return f"at every budget, {how}: where they cross is not within the range"
         low, high = (
             f"{x:.3g}" if math.isfinite(x) else "below the range" if x < 0 else "beyond it"
@@ -185,13 +175,13 @@ class Table:
 def short_names(names: Iterable[str]) -> dict[str, str]:
     """Name -> one of at most LONGEST characters; those that would be alike get numbers."""
     found: dict[str, str] = {}
-    for name in names:
+    for name in dict.fromkeys(names):
         cut = short = name if len(name) <= LONGEST else f"{name[: LONGEST - 4]} ..."
         number = 1
-        while short in found.values() and name not in found:
+        while short in found.values():
             number += 1
             short = f"{cut} #{number}"
-        found.setdefault(name, short)
+        found[name] = short
     return found
 
 
@@ -210,7 +200,7 @@ def table_of(
     is the one to which others are compared. score: the one that decides; None: the mean rank."""
     trained = [r for r in results if r.entry not in BASELINES]
     budgets = sorted({r.budget for r in trained})
-    rows = _rows(_values(results, tasks, score), recipes[0])
+    rows = _rows(results, tasks, score, recipes[0])
     for budget in budgets:
         measured = [row for row in rows if row.budget == budget and row.task in tasks]
         rows += _ranked(measured, budget, recipes[0])
@@ -222,69 +212,61 @@ def table_of(
         if not r.scores.keys() >= set(tasks)
         for task, reason in r.failed.items()
     ]
-    return Table(
-        list(recipes),
-        budgets,
-        [task for task in tasks if task in scored],
-        rows,
-        _costs(trained),
-        failed,
-        equal,
-        score,
-    )
+    costs = defaultdict[tuple[str, float], list[Result]](list)
+    for r in (r for r in trained if r.steps):
+        costs[r.entry, r.budget].append(r)
+    names = ("flops", "tokens", "seconds")
+    medians = {
+        key: {name: median(float(getattr(r, name)) for r in of) for name in names}
+        for key, of in costs.items()
+    }
+    shown = [task for task in tasks if task in scored]
+    return Table(list(recipes), budgets, shown, rows, medians, failed, equal, score)
 
 
-def _values(
-    results: Sequence[Result], tasks: Sequence[str], score: Score | None
-) -> Iterator[Value]:
+def _rows(
+    results: Sequence[Result], tasks: Sequence[str], score: Score | None, first: str
+) -> list[Row]:
     """Of each encoder: its tasks, their mean if it has all, the declared score if it has those of
-    it, and, if it was trained, its figures on held-out text."""
+    it, and, if it was trained, its figures on held-out text. The spread of seeds is that of all
+    recipes with the same budget and task, and what is significant on a task is so together with all
+    others (Holm)."""
     needed = score.tasks if score else []
     untrained = [r for r in results if r.entry == RANDOM and r.scores.keys() >= set(needed)]
-    random = {t: statistics.fmean(r.median(t) for r in untrained) for t in needed if untrained}
+    random = {t: fmean(r.median(t) for r in untrained) for t in needed if untrained}
+    grouped = defaultdict[tuple[float, str, str], dict[str, dict[int, float]]](dict)
     for r in results:
         own = {task: r.median(task) for task in tasks if task in r.scores}
         found = {(task, r.scores[task]["metric"]): value for task, value in own.items()}
         if score and random and own.keys() >= set(needed):
             found[DECLARED, "score"] = score.of(own, random)
         if len(own) == len(tasks) > 1:
-            found[PLAIN, "mean"] = statistics.fmean(own.values())
+            found[PLAIN, "mean"] = fmean(own.values())
         if r.entry not in BASELINES:
             figures = {k: float(x) for k, x in r.validation.items() if isinstance(x, int | float)}
             found |= {(HELD_OUT, figure): value for figure, value in figures.items()}
         for (task, metric), value in found.items():
-            yield (r.entry, r.budget, task, metric), r.seed, value
-
-
-def _rows(values: Iterable[Value], first: str) -> list[Row]:
-    """The rows of the values. The spread of seeds is that of all recipes with the same budget and
-    task, and what is significant on a task is so together with all others (Holm)."""
-    grouped: dict[tuple[float, str, str], dict[str, dict[int, float]]] = {}
-    for (recipe, budget, task, metric), seed, value in values:
-        grouped.setdefault((budget, task, metric), {}).setdefault(recipe, {})[seed] = value
-    rows, chances = [], {}
+            grouped[r.budget, task, metric].setdefault(r.entry, {})[r.seed] = value
+    rows = list[Row]()
     for kind, by_recipe in grouped.items():
         seeds = {recipe: list(own.values()) for recipe, own in by_recipe.items()}
-        its = spreads(seeds)
+        its = statistics.spreads(seeds)
         for recipe, own in by_recipe.items():
-            row = Row(recipe, *kind, own, mean(seeds[recipe], its[recipe]))
-            if recipe != first and first in seeds and row.task != HELD_OUT:
-                lead = difference(seeds[recipe], seeds[first], its[recipe], its[first])
-                row = replace(row, difference=lead[0], chance=lead[1])
-                chances.setdefault(_together(row), {})[row.task] = row.chance
-            rows.append(row)
-    certain = {key: holm(of) for key, of in chances.items()}
-    return [replace(r, significant=r.task in certain.get(_together(r), ())) for r in rows]
-
-
-def _together(row: Row) -> tuple[str, float, str]:
-    """Rows with the same value are tested together."""
-    return row.recipe, row.budget, row.task if row.task in MEANS else "tasks"
+            lead: tuple[Interval | None, float] = None, 1.0
+            if recipe != first and first in seeds and kind[1] != HELD_OUT:
+                lead = statistics.difference(seeds[recipe], seeds[first], its[recipe], its[first])
+            rows.append(Row(recipe, *kind, own, statistics.mean(seeds[recipe], its[recipe]), *lead))
+    together = defaultdict[tuple[str, float, str], dict[str, float]](dict)
+    for row in (row for row in rows if row.difference):
+        kind = row.task if row.task in MEANS else "tasks"
+        together[row.recipe, row.budget, kind][row.task] = row.chance
+    certain = {(*key[:2], task) for key, of in together.items() for task in statistics.holm(of)}
+    return [replace(r, significant=(r.recipe, r.budget, r.task) in certain) for r in rows]
 
 
 def _ranked(rows: Sequence[Row], budget: float, first: str) -> Iterator[Row]:
-    """Ranks and tasks won of the recipes that have all tasks: ranks over the seeds that every one
-    of them has, or without such a seed, of the means."""
+    """Ranks and tasks won of the recipes that have all tasks, over the seeds that every one of them
+    has, and that the two have."""
     tasks = sorted({row.task for row in rows})
     by_recipe = {r.recipe: [o for o in rows if o.recipe == r.recipe] for r in rows}
     every = {name: own for name, own in sorted(by_recipe.items()) if len(own) == len(tasks)}
@@ -296,24 +278,28 @@ def _ranked(rows: Sequence[Row], budget: float, first: str) -> Iterator[Row]:
         for name, own in every.items()
     }
     ranks = {
-        seed: dict(zip(every, mean_ranks([of[seed] for of in scores.values()]), strict=True))
+        seed: dict(
+            zip(every, statistics.mean_ranks([of[seed] for of in scores.values()]), strict=True)
+        )
         for seed in shared(row for own in every.values() for row in own)
     }
-    of_means = mean_ranks([[row.mean.value for row in own] for own in every.values()])
-    for (recipe, own), rank in zip(scores.items(), of_means, strict=True):
+    for recipe, own in scores.items():
         against = recipe != first and first in scores
-        by_seed = {seed: of[recipe] for seed, of in ranks.items()}
-        average, lead = mean(list(by_seed.values()) or [rank]), None
-        if against and ranks:  # those of one seed depend on each other
-            lead = mean([of[recipe] - of[first] for of in ranks.values()])
-        certain = lead is not None and lead.excludes(0)
-        yield Row(recipe, budget, MEAN_RANK, "rank", by_seed, average, lead, significant=certain)
+        if ranks:
+            by_seed = {seed: of[recipe] for seed, of in ranks.items()}
+            leads = [of[recipe] - of[first] for of in ranks.values()] if against else []
+            lead = statistics.mean(leads) if leads else None  # those of one seed are paired
+            row = Row(
+                recipe, budget, MEAN_RANK, "rank", by_seed, statistics.mean([*by_seed.values()])
+            )
+            yield replace(row, difference=lead, significant=bool(lead and lead.excludes(0)))
         seeds = sorted(own.keys() & scores[first].keys()) if against else ()
         if len(seeds) > 1:  # of one seed it would look like a result
-            won = {seed: tasks_won(own[seed], scores[first][seed]) for seed in seeds}
-            average, metric = mean(list(won.values())), f"of {len(tasks)}"
-            certain = average.excludes(len(tasks) / 2)
-            yield Row(recipe, budget, WON, metric, won, average, significant=certain)
+            won = {seed: statistics.tasks_won(own[seed], scores[first][seed]) for seed in seeds}
+            row = Row(
+                recipe, budget, WON, f"of {len(tasks)}", won, statistics.mean([*won.values()])
+            )
+            yield replace(row, significant=row.mean.excludes(len(tasks) / 2))
 
 
 def shared(rows: Iterable[Row]) -> list[int]:
@@ -323,43 +309,27 @@ def shared(rows: Iterable[Row]) -> list[int]:
 
 def _curves(table: Table) -> Iterator[Curve]:
     """The curves of each further recipe against the first one, on each task where both have all
-    budgets. Needs two budgets."""
+    budgets, at each with a seed in common. Needs two budgets."""
     budgets, (first, *others) = table.budgets, table.recipes
     for recipe, task in product(others, [DECLARED, *table.tasks]):
         both = [(table.row(recipe, b, task), table.row(first, b, task)) for b in budgets]
         pairs = [(ours, theirs) for ours, theirs in both if ours and theirs]
+        pairs = [(a, b) for a, b in pairs if shared((a, b))]
         if len(pairs) < max(2, len(budgets)):
             continue
-        differences = [[a.by_seed[s] - b.by_seed[s] for s in shared((a, b))] for a, b in pairs]
-        means = [statistics.fmean(of) if of else 0.0 for of in differences]
-        crosses, ahead = Interval(math.inf, -math.inf, math.inf), 0.0
-        if all(differences):
-            crosses, ahead = crossing(budgets, differences), means[-1]
+        leads = [[a.by_seed[s] - b.by_seed[s] for s in shared((a, b))] for a, b in pairs]
         score = pairs[-1][1].mean.value
-        reaches = reached(budgets, [list(a.by_seed.values()) for a, _ in pairs], score)
+        reaches = statistics.reached(budgets, [list(a.by_seed.values()) for a, _ in pairs], score)
         yield Curve(
             recipe,
             task,
-            ahead,
-            always=all(mean * ahead > 0 for mean in means),
-            grows=round(abs(means[-1]) - abs(means[0]), 12),
-            seeds=max(map(len, differences)),
-            crosses=crosses,
+            leads=list(map(fmean, leads)),
+            seeds=max(map(len, leads)),
+            crosses=statistics.crossing(budgets, leads),
             score=score,
             reached=reaches,
             times=budgets[-1] / max(reaches.value, budgets[0]),
         )
-
-
-def _costs(results: Iterable[Result]) -> dict[tuple[str, float], dict[str, float]]:
-    grouped: dict[tuple[str, float], list[Result]] = {}
-    for r in (r for r in results if r.steps):
-        grouped.setdefault((r.entry, r.budget), []).append(r)
-    names = ("flops", "tokens", "seconds")
-    return {
-        key: {name: statistics.median(float(getattr(r, name)) for r in of) for name in names}
-        for key, of in grouped.items()
-    }
 
 
 # ------------------------------------------------------------------ writing
@@ -372,8 +342,7 @@ def write_report(table: Table, folder: Path, *, against: str) -> None:
     write(folder / "report.md", markdown(table))
     write(folder / "report.csv", in_csv(table))
     write(folder / "report.json", in_json(table))
-    measured = any(row.task in table.tasks for row in table.rows)
-    if measured and (png := drawn(table, against=against)):
+    if table.tasks and (png := drawn(table, against=against)):
         write(folder / "report.png", png)
 
 
@@ -413,23 +382,11 @@ def text(table: Table) -> str:
 
 def markdown(table: Table) -> str:
     """The scores of each budget, what follows from them, and what failed."""
-    first = inert(table.shown[table.recipes[0]])
-    lines = [
-        "# Comparison",
-        "",
-        (
-            f"The score that was named before the first run: {_named(table)}. Scores times 100, "
-            "means over the seeds of pre-training with their 95 % intervals, each the median over "
-            "the seeds of the task. The variance of seeds is that of all recipes with the same "
-            "budget; one that spreads more keeps its own. The intervals cover seeds on fixed "
-            f"examples. Bold: better than {first}, italic: worse, after Holm over the tasks. "
-            f"{WON.capitalize()}: on how many a recipe is better than {first} with the same seed, "
-            "a tie one half (bold or italic: half of the tasks lies outside the interval). "
-            "Minutes: of pre-training, the median; longer than those of an idle core if other work "
-            "ran."
-        ),
-        "",
-    ]
+    decides = f"{MEAN_RANK} (1 is the best)"
+    if table.score is not None:
+        of = (f"{name} ({', '.join(tasks)})" for name, tasks in table.score.families.items())
+        decides = f"mean over families of (score - floor) / (ceiling - floor): {'; '.join(of)}"
+    lines = [PAGE.format(score=decides, first=inert(table.shown[table.recipes[0]]))]
     for budget, rows in tables(table, marks=True):
         lines += [f"## {budget}", "", markdown_table(rows, names=1), ""]
     cut = [(short, name) for name, short in table.shown.items() if short != name]
@@ -438,28 +395,19 @@ def markdown(table: Table) -> str:
     return "\n".join([*lines, *_pretraining(table), ""])
 
 
-def _named(table: Table) -> str:
-    """The score that decides, as text."""
-    if table.score is None:
-        return f"{MEAN_RANK} (1 is the best)"
-    families = "; ".join(f"{n} ({', '.join(of)})" for n, of in table.score.families.items())
-    return f"mean over families of (score - floor) / (ceiling - floor): {families}"
-
-
 def _pretraining(table: Table) -> list[str]:
     """The figures of pre-training at the largest budget, as a table. Those of different objectives
     are not comparable, so none is bold."""
-    last, rows = table.budgets[-1:], []
+    rows = [["recipe", "figure", "mean", "interval"]]
     for row in table.rows:
-        if row.task == HELD_OUT and [row.budget] == last and row.recipe in table.shown:
+        if row.task == HELD_OUT and row.budget == table.budgets[-1] and row.recipe in table.shown:
             m = row.mean
             bounds = f"{m.low:.3f} to {m.high:.3f}" if math.isfinite(m.high - m.low) else "one seed"
             rows.append([table.shown[row.recipe], row.metric, f"{m.value:.3f}", bounds])
-    if not rows:
+    if len(rows) == 1:
         return []
-    title = f"## Pre-training, on held-out text: {with_unit(last[0], table.equal)}"
-    head = ["recipe", "figure", "mean", "interval"]
-    return ["", title, "", markdown_table([head, *rows], names=2)]
+    title = f"## Pre-training, on held-out text: {with_unit(table.budgets[-1], table.equal)}"
+    return ["", title, "", markdown_table(rows, names=2)]
 
 
 def tables(table: Table, *, marks: bool) -> list[tuple[str, list[list[str]]]]:
@@ -473,11 +421,11 @@ def tables(table: Table, *, marks: bool) -> list[tuple[str, list[list[str]]]]:
     means = [mean for mean in MEANS if any(row.task == mean for row in table.rows)]
     columns = [*means, *table.tasks]
     head = ["recipe", *means, *(f"{task} ({table.metric(task)})" for task in table.tasks)]
-    every, shown, found = [*columns, MEAN_RANK, WON], table.shown, []
+    found = []
     for budget in reversed(table.budgets):
         rows = [
-            [shown[name], *cells(name, budget, every), f"{s / 60:.1f}" if s else "-"]
-            for name in table.recipes
+            [short, *cells(name, budget, [*columns, MEAN_RANK, WON]), f"{s / 60:.1f}" if s else "-"]
+            for name, short in table.shown.items()
             for s in [table.cost(name, budget, "seconds")]
         ]
         title = with_unit(budget, table.equal)
@@ -487,11 +435,25 @@ def tables(table: Table, *, marks: bool) -> list[tuple[str, list[list[str]]]]:
     return found + ([("Before training", [head, *rows])] if rows else [])
 
 
+def sentences(table: Table) -> list[str]:
+    """What follows from the curves, and what failed."""
+    shown, first = table.shown, table.shown[table.recipes[0]]
+    found = []
+    for c in (c for c in table.curves if c.leads[-1]):  # level is neither ahead nor behind
+        state = "ahead of" if c.leads[-1] > 0 else "behind"
+        since = c.since(UNITS[table.equal])
+        found.append(f"{c.task}: {shown[c.recipe]} is {state} {first} {since}")
+    for c in (c for c in table.curves if c.reached.value < math.inf):
+        reaches = f"{shown[c.recipe]} reaches the {100 * c.score:.1f} of {first}"
+        found.append(f"{c.task}: {reaches} {c.cheaper(table.equal)}")
+    found += _in_equal_time(table)
+    return [*found, *(f"failed: {line}" for line in table.failed)]
+
+
 def _in_equal_time(table: Table) -> Iterator[str]:
     """What each recipe and the first one reach in the same minutes, the longest for which both have
     a score, by interpolation between their budgets."""
     task = DECLARED if table.score else PLAIN
-    name, *others = table.recipes
 
     def curve(recipe: str) -> np.ndarray:
         """Logarithms of seconds, rising, and scores."""
@@ -502,30 +464,13 @@ def _in_equal_time(table: Table) -> Iterator[str]:
         ]
         return np.array(sorted(points)).reshape(-1, 2).T
 
-    first = curve(name)
+    (name, *others), theirs = table.recipes, curve(table.recipes[0])
     for recipe in others:
-        pair = curve(recipe), first
+        pair = curve(recipe), theirs
         if min(x.shape[1] for x in pair) < 2:
             continue
         at = min(x[0, -1] for x in pair)
         if at > max(x[0, 0] for x in pair):
-            ours, theirs = (100 * np.interp(at, *x) for x in pair)
-            yield (
-                f"{task}: in {math.exp(at) / 60:.0f} minutes each {table.shown[recipe]} has "
-                f"{ours:.1f}, {table.shown[name]} {theirs:.1f}"
-            )
-
-
-def sentences(table: Table) -> list[str]:
-    """What follows from the curves, and what failed."""
-    shown, unit = table.shown, UNITS[table.equal]
-    first = shown[table.recipes[0]]
-    found = []
-    for c in (c for c in table.curves if c.ahead):  # level is neither ahead nor behind
-        state = "ahead of" if c.ahead > 0 else "behind"
-        found.append(f"{c.task}: {shown[c.recipe]} is {state} {first} {c.since(unit)}")
-    for c in (c for c in table.curves if c.reached.value < math.inf):
-        reaches = f"{shown[c.recipe]} reaches the {100 * c.score:.1f} of {first}"
-        found.append(f"{c.task}: {reaches} {c.cheaper(table.equal)}")
-    found += _in_equal_time(table)
-    return [*found, *(f"failed: {line}" for line in table.failed)]
+            a, b = (100 * np.interp(at, *x) for x in pair)
+            who = f"{table.shown[recipe]} has {a:.1f}, {table.shown[name]} {b:.1f}"
+            yield f"{task}: in {math.exp(at) / 60:.0f} minutes each {who}"

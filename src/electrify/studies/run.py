@@ -2,31 +2,31 @@
 report.
 
 A shorter run waits until the longest run of its recipe and seed has saved the checkpoint from which
-it starts. If that run is not here, because its results came from another machine, or its checkpoint
-is damaged, the shorter one is run whole.
+it starts. If that run is not here, because its results came from another machine, the shorter one
+is run whole.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import signal
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ..console import size
-from ..errors import UserError
+from ..errors import need
 from ..files import claim, json_text, read_json, write
 from ..flop_counts import outline
 from ..progress import Progress, aligned, duration, say
 from ..recipe import Recipe, dump, override, stages_of
-from ..train import GENERATOR_STAGE, METRICS, checkpoint
+from ..train import METRICS, checkpoint
 from ..train.length import FORWARD, probe
 from ..train.signals import SAVED_EXIT
 from .budgets import NO_ENCODER, Trial, as_started, tokens_of
@@ -86,17 +86,16 @@ def compare(study: Study) -> Table:
 def slots(processes: int, device: str) -> list[int | None]:
     """A core or a GPU for each process that runs side by side; None leaves the core to the system.
     Raises UserError for more than there are."""
-    number, what = gpus(device), "GPUs"
-    places: Sequence[int] = range(number)
-    if not number and hasattr(os, "sched_getaffinity"):
-        # A single process needs no core of its own, and on the first one it would meet those of
-        # other studies.
-        places, what = sorted(os.sched_getaffinity(0)), "cores"
-    if not places or (processes == 1 and not number):
+    number, cores = gpus(device), list[int]()
+    # A single process needs no core of its own, and on the first one it would meet those of other
+    # studies.
+    if processes > 1 and hasattr(os, "sched_getaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+    places, what = (list(range(number)), "GPUs") if number else (cores, "cores")
+    if not places:
         return [None] * processes
-    if processes > len(places):
-        raise UserError(f"processes: there are {len(places)} {what}, not {processes}")
-    return list(places[:processes])
+    need(processes <= len(places), f"processes: there are {len(places)} {what}, not {processes}")
+    return [*places[:processes]]
 
 
 def gpus(device: str) -> int:
@@ -162,13 +161,6 @@ def start_of(study: Study, trial: Trial) -> Path | None:
 
 def work_of(study: Study, trial: Trial) -> dict[str, Any]:
     """What the process of a trial is to do."""
-    start = start_of(study, trial)
-    if start is not None:
-        try:
-            checkpoint.read_state(start)
-        except UserError as e:
-            say(f"warning: {e}. {trial.entry} at {study.cost.shown(trial.budget)} is run whole")
-            start = None
     every = max(1, trial.steps // SAVES)
     fields = {
         "save_steps": every,
@@ -181,7 +173,7 @@ def work_of(study: Study, trial: Trial) -> dict[str, Any]:
     shorter = {t.starts_at for t in study.trials if study.longest[t.entry, t.seed] is trial}
     return {
         "recipe": dump(override(trial.recipe, fields)),
-        "prefix": start and str(start),
+        "prefix": (start := start_of(study, trial)) and str(start),
         "milestones": sorted(filter(None, shorter)),
     }
 
@@ -196,32 +188,25 @@ def forecast(study: Study) -> dict[str, Any]:
     results = read_results(study.out)
     done = study.finished(results)
     rates = rates_of(study, results.values())
-    grouped: dict[tuple[str, float], list[Trial]] = {}
+    grouped = defaultdict[tuple[str, float], list[Trial]](list)
     for trial in study.trials:
-        grouped.setdefault((trial.entry, trial.budget), []).append(trial)
-    rows, minutes, disk = [], 0.0, 0
+        grouped[trial.entry, trial.budget].append(trial)
+    rows, minutes = [], 0.0
     for (entry, budget), trials in grouped.items():
-        left = [t for t in trials if t.key not in done]
-        first = (left or trials)[0]
-        # The longest run may be over without having kept a checkpoint for a budget of today.
-        longest = study.longest[first.entry, first.seed].key
-        gone = longest in done and not start_of(study, first)
-        first = replace(first, starts_at=None) if gone else first
+        left = sum(trial.key not in done for trial in trials)
+        first = trials[0]
         counted = as_started(first.recipe, study.cost.vocab_size)
         own = first.own_share * hardware_flops(study, counted) * rates.get(entry, 0.0) / 60
         objective = outline(counted, vocab_size=study.cost.vocab_size).objective
-        parameters = sum(p.numel() for p in objective.parameters())
-        minutes += sum(own * (1 - trained_share(study.folder(trial), first)) for trial in left)
-        # Weights and two moments of the last checkpoint, of the one being written, and of the one
-        # that the longest run keeps for this one; the models.
-        disk += (12 * (3 if first.starts_at else 2) + 8) * parameters * len(left)
+        minutes += own * left
         row = {"recipe": entry, "budget": budget, "flops": first.flops, "updates": first.steps}
         row |= {"tokens": tokens_of(first.recipe), "epochs": study.cost.epochs(first.recipe)}
-        row |= {"starts_at": first.starts_at, "minutes": own, "parameters": parameters}
-        rows.append(row | {"seeds": len(trials), "done": len(trials) - len(left)})
+        row |= {"starts_at": first.starts_at, "minutes": own}
+        row |= {"parameters": sum(p.numel() for p in objective.parameters())}
+        rows.append(row | {"seeds": len(trials), "done": len(trials) - left})
     measured = [r.task_seconds / 60 for key, r in results.items() if key in done]
     tasks = statistics.median(measured) * (len(study.trials) - len(done)) if measured else None
-    plan = {"lines": rows, "minutes": minutes, "task_minutes": tasks, "disk_bytes": disk}
+    plan = {"lines": rows, "minutes": minutes, "task_minutes": tasks}
     return plan | {"processes": study.config.processes, "equal": study.config.equal}
 
 
@@ -245,16 +230,10 @@ def as_text(plan: dict[str, Any]) -> str:
     each, tasks = plan["processes"], "not known before the first encoder is measured"
     if plan["task_minutes"] is not None:
         tasks = f"about {duration(60 * plan['task_minutes'] / each)}"
-    return "\n".join(
-        [
-            *aligned([list(lines[0]), *(list(line.values()) for line in lines)], names=1),
-            (
-                f"with {each} process{'es' * (each > 1)}: pre-training about "
-                f"{duration(60 * plan['minutes'] / each)}, tasks {tasks}; "
-                f"disk about {size(plan['disk_bytes'])}"
-            ),
-        ]
-    )
+    table = aligned([list(lines[0]), *(list(line.values()) for line in lines)], names=1)
+    trained = f"pre-training about {duration(60 * plan['minutes'] / each)}"
+    sentence = f"with {each} process{'es' * (each > 1)}: {trained}, tasks {tasks}"
+    return "\n".join([*table, sentence])
 
 
 def hardware_flops(study: Study, recipe: Recipe) -> float:
@@ -303,14 +282,14 @@ class Runner:
         self.running: dict[Any, tuple[Trial, int | None]] = {}
         """Process -> its trial, and its core or GPU."""
         self.free = slots(study.config.processes, study.config.device)
-        flops = sum(trial.own_flops for trial in self.waiting)
+        flops = sum(trial.flops * trial.own_share for trial in self.waiting)
         self.mean_flops = flops / max(1, len(self.waiting)) or 1.0
 
     def run(self) -> list[Result]:
         """Every trial, until none is left."""
         total = len(self.study.trials)
-        if len(self.waiting) < total:
-            say(f"{total - len(self.waiting)} of {total} encoders are done already")
+        if done := total - len(self.waiting):
+            say(f"{done} of {total} encoders are done already")
         with Progress(total, title="compare", unit="encoders", done=self.share()) as bar:
             try:
                 while self.waiting or self.running:
@@ -382,13 +361,15 @@ class Runner:
         return [*self.waiting, *(trial for trial, _ in self.running.values())]
 
     def share(self) -> float:
-        """How many encoders are done; those at work count in part. An encoder's training, by its
-        FLOPs, is half of the work on average, and its tasks are the other half."""
-        left = sum(trial.own_flops / self.mean_flops + 1 for trial in self.unfinished)
+        """How many encoders are done; those in training count in part. An encoder's training, by
+        its FLOPs, is half of the work on average, and its tasks are the other half."""
+        left = 0.0
+        for trial in self.unfinished:
+            left += 1 + trial.flops * trial.own_share / self.mean_flops
         for trial, _ in self.running.values():
-            folder = self.study.folder(trial)
-            left -= trained_share(folder, trial) * trial.own_flops / self.mean_flops
-            left -= _measured(folder) / len(self.study.measures)
+            start = trial.starts_at or 0
+            made = max(0, step_in(self.study.folder(trial) / RUN) - start) / (trial.steps - start)
+            left -= made * trial.flops * trial.own_share / self.mean_flops
         return max(0.0, len(self.study.trials) - 0.5 * left)
 
     def note(self) -> str:
@@ -402,27 +383,8 @@ class Runner:
 
 def step_in(run: Path) -> int:
     """The last update that the end of a run's log names."""
-    steps = [0]
-    for line in tail(run / METRICS):
-        try:
-            steps.append(json.loads(line)["step"])
-        except ValueError:  # a line that is cut
-            continue
-    return max(steps)
-
-
-def trained_share(folder: Path, trial: Trial) -> float:
-    """How much is done of the updates that are computed for a trial alone."""
-    made = step_in(folder / RUN) + step_in(folder / RUN / GENERATOR_STAGE)
-    return min(1.0, max(0.0, (made - (trial.starts_at or 0)) / trial.own_steps))
-
-
-def _measured(folder: Path) -> int:
-    """The tasks of a trial that are measured, or failed."""
-    if not (folder / OUTCOME).is_file():
-        return 0
-    outcome = read_json(folder / OUTCOME)
-    return len(outcome["scores"]) + len(outcome["failed"])
+    found = re.findall(r'"step": ?(\d+)', "\n".join(tail(run / METRICS)))
+    return int(found[-1]) if found else 0
 
 
 def result_of(study: Study, trial: Trial, status: int) -> Result:
