@@ -240,7 +240,7 @@ def _fits(recipe: Recipe, budget: float, cost: Cost) -> float:
     for name, warmup, updates in endless_warmups(recipe):
         raise UserError(
             f"a budget of {cost.shown(budget)} is {updates:,} updates, which end within {name} "
-            f"{warmup:,}. Give larger --budgets, or change {name}"
+            f"{warmup:,}. Give larger --budgets, or a smaller {name}, as in RECIPE:{name}=10"
         )
     for sentence in broken(recipe):
         raise UserError(f"{sentence}. Give larger --budgets")

@@ -87,7 +87,7 @@ def measure_named(name: str, data_dir: str | None) -> Measure:
     if data_dir is None or not Path(data_dir).is_dir():
         raise UserError(
             f"data_dir {data_dir or 'is missing'}: no folder with the files of {task}",
-            "choose other tasks if you have none of it",
+            f"choose other tasks if you have none of it ({PLANTED} needs no files)",
         )
     return Measure(task, way, data_dir if row is None else folder_of(row, data_dir))
 
