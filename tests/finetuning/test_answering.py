@@ -13,7 +13,7 @@ from torch import Tensor
 from toy import THOROUGH, Given, answering, reader_of
 from zoo import predict
 
-from electrify.finetuning.encoding import NEVER, Guess
+from electrify.finetuning.encoding import NEVER, Guess, Part, spans_of
 from electrify.finetuning.loop import Answered, Batch
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.problems import Answering
@@ -37,10 +37,10 @@ def batch_of(places: list[int], targets: list[int] | None = None) -> Batch:
     return Batch({}, torch.tensor([len(places)]), marks, torch.tensor([targets or [0, 0, 0]]))
 
 
-def likely(outputs: dict[str, Tensor]) -> dict[tuple[int, int], float]:
+def likely(outputs: list[Tensor]) -> dict[tuple[int, int], float]:
     """The spans of the first row that are not impossible, with their scores."""
-    columns = (outputs[name][0].tolist() for name in ("starts", "ends", "scores"))
-    return {(s, e): v for s, e, v in zip(*columns, strict=True) if v > NEVER / 10}
+    columns = (column[0].tolist() for column in outputs[:3])
+    return {(s, e): v for v, s, e in zip(*columns, strict=True) if v > NEVER / 10}
 
 
 def test_windows_by_hand(zoo: Path) -> None:
@@ -75,14 +75,13 @@ def test_windows_of_the_published_protocol_by_hand(zoo: Path) -> None:
 def test_spans_and_their_loss_by_hand(zoo: Path) -> None:
     """Start logits 1 9 3 2 5, end logits 2 9 1 4 0; places 2, 3, 4; the class token is 0."""
     problem = reading(zoo, answerless=True)
-    problem.n_best, problem.longest_answer = 3, 2
     net = Given(torch.tensor([[[1.0, 2], [9, 9], [3, 1], [2, 4], [5, 0]]])).requires_grad_(False)
     places = [0, 0, 1, 1, 1]
-    found = problem.outputs(net, batch_of(places))
+    part = Part(0, 0, 3, 2, 5, [(0, 1)] * 3)
+    scores, starts, ends, null = spans_of(part, net(None)[0].numpy(), last=False, longest=2, keep=3)
     # (2, 3) 3+4, (3, 3) 2+4, (4, 4) 5+0. (2, 4) has more than 2 tokens, (4, 3) is backward.
-    assert found["scores"].tolist() == [[7, 6, 5]]
-    assert (found["starts"].tolist(), found["ends"].tolist()) == ([[2, 3, 4]], [[3, 3, 4]])
-    assert found["null"].tolist() == [3]
+    assert (scores.tolist(), starts.tolist(), ends.tolist()) == ([7, 6, 5], [2, 3, 4], [3, 3, 4])
+    assert null == 3
     start, end = torch.tensor([1.0, 3, 2, 5]), torch.tensor([2.0, 1, 4, 0])
     for targets, first, last in (([2, 3, 0], 1, 2), ([0, 0, 1], 0, 0)):
         wanted = -(start.log_softmax(0)[first] + end.log_softmax(0)[last]) / 2
@@ -134,8 +133,8 @@ def test_the_head_by_hand(zoo: Path) -> None:
         found = problem.loss(head, batch_of(places, [first, last, impossible]))
         assert found.item() == pytest.approx(wanted, abs=1e-5)
     with torch.no_grad():
-        outputs = problem.outputs(head, batch_of(places))
-    assert outputs["null"].item() == pytest.approx(none, abs=1e-5)
+        outputs = problem.beam(head, batch_of(places))
+    assert outputs[3].item() == pytest.approx(none, abs=1e-5)
     # Whatever they are: the end before the start, and the class token.
     wanted = {(s, e): start[s] + end(s)[e] for s, e in itertools.product(allowed, allowed)}
     assert likely(outputs) == pytest.approx(wanted, abs=1e-5)
@@ -161,16 +160,16 @@ def test_which_of_the_beam_are_answers(zoo: Path) -> None:
     for k, (score, row, first, last) in enumerate(beam):
         shift = rows.spots[row].start - rows.spots[row].begin if first >= 0 else 4
         scores[row, k], starts[row, k], ends[row, k] = score, first + shift, last + shift
-    outputs = {"scores": scores, "starts": starts.int(), "ends": ends.int()}
-    outputs["null"] = torch.tensor([0.5, -2.0, 1.0])
-    ((guesses,), none) = problem.best(Answered([TOLD], rows, outputs))
-    assert [Guess(g.text, round(g.score, 3)) for g in guesses] == [
+    null, shortest = torch.tensor([0.5, -2.0, 1.0]), [2, 0, 1]
+    problem.beam = lambda net, batch: [x[shortest] for x in (scores, starts, ends, null)]
+    (found,) = problem.answers(torch.nn.Module(), Answered([TOLD], rows))
+    assert [Guess(g.text, round(g.score, 3)) for g in found.guesses] == [
         Guess("plot was", -0.2),
         Guess("bad", -0.3),
         Guess("the film was good", -0.6),
         Guess("was bad", -0.9),
     ]
-    assert none == [-2.0]  # the least of its windows, the classifier's alone
+    assert found.none == -2.0  # the least of its windows, the classifier's alone
 
 
 def test_answers_are_learnt(zoo: Path, tmp_path: Path) -> None:

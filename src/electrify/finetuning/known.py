@@ -53,15 +53,13 @@ def read_task(row: KnownTask, data_dir: str | None, *, test: bool = False) -> Ta
         raise UserError(f"--data-dir is missing: the folder that holds {wanted}")
     folder = Path(folder_of(row, source))
     file = _training_file(row, folder)
-    if file is None:
-        is_there = folder.is_dir()
-        on_hub = any(folder.glob("*/*.parquet")) if is_there else may_be_on_hub(source)
-        what = f"no {wanted} for {row.name} there" if is_there else "no such folder"
-        need(row.hub is not None and on_hub, f"--data-dir {source}: {what}")
-        return _task(*_splits(row, str(folder) if is_there else source), test=test)
-    if row.kind == "tagging":
-        return _tagging(row, file.parent)
-    return _task(row, partial(_in_folder, row, file.parent), test=test)
+    if file is not None:
+        return _task(row, partial(_in_folder, row, file.parent), test=test)
+    is_there = folder.is_dir()
+    on_hub = any(folder.glob("*/*.parquet")) if is_there else may_be_on_hub(source)
+    what = f"no {wanted} for {row.name} there" if is_there else "no such folder"
+    need(row.hub is not None and on_hub, f"--data-dir {source}: {what}")
+    return _task(*_splits(row, str(folder) if is_there else source), test=test)
 
 
 # ------------------------------------------------------------------ files
@@ -93,35 +91,36 @@ def _file(
     return None
 
 
-Opened = Callable[[Sequence[str], list[str] | None], tuple[str, Iterator[Row]] | None]
-"""Gives the name and the rows of the part with one of these names or patterns, None if there is
-none. The list takes the places of malformed lines; None for a part without labels."""
+Opened = Callable[[Sequence[str], bool, list[str]], tuple[str, Iterator[Any]] | None]
+"""Gives the name and the examples of the part with one of these names or patterns, None if there is
+none. The second argument: whether they have labels. The list takes the places of malformed
+lines."""
 
 
 def _in_folder(
-    row: KnownTask, folder: Path, patterns: Sequence[str], odd: list[str] | None
-) -> tuple[str, Iterator[Row]] | None:
+    row: KnownTask, folder: Path, patterns: Sequence[str], labelled: bool, odd: list[str]
+) -> tuple[str, Iterator[Any]] | None:
     path = _file(row, folder, patterns)
+    if path is None:
+        return None
+    if row.kind == "tagging":
+        return str(path), iter(_sentences(row, path))
     # GLUE's test sets have a header, even CoLA's, and a prediction for each line.
-    header = True if odd is None else row.columns or True
-    return path and (str(path), read.question_rows(str(path), header=header, odd=odd))
+    how: Any = {"header": row.columns or True, "odd": odd} if labelled else {}
+    return str(path), _examples(row, read.question_rows(str(path), **how), labelled=labelled)
 
 
 def _task(row: KnownTask, opened: Opened, *, test: bool) -> TaskData:
-    """A task of texts or questions."""
     notes: list[str] = []
 
     def part(patterns: Sequence[str], *, labelled: bool = True) -> Any:
         odd: list[str] = []
-        found = opened(patterns, odd if labelled else None)
+        found = opened(patterns, labelled, odd)
         if found is None:
             return None
-        name = Path(found[0]).name
-        is_squad = row.kind == "answering"
-        make = read.question_of if is_squad else partial(_example, row, labelled=labelled)
-        examples = tuple(map(make, found[1]))
+        name, examples = Path(found[0]).name, tuple(found[1])
         if not any(fnmatchcase(name, Path(pattern).name) for pattern in patterns):
-            count = f"{len(examples):,} {'questions' if is_squad else 'examples'}"
+            count = f"{len(examples):,} {'questions' if row.kind == 'answering' else 'examples'}"
             notes.append(f"{name} ({count}) stands in for the official {patterns[0]}")
         if odd:
             count = len(examples) + len(odd) + (not row.columns)
@@ -132,23 +131,31 @@ def _task(row: KnownTask, opened: Opened, *, test: bool) -> TaskData:
             notes.append(f"{name}: {left_out} ({odd[0]})")
         return examples
 
-    def further(names: dict[str, str], loss: str, *, labelled: bool) -> Iterator[tuple[str, Any]]:
-        for key, name in names.items():
-            examples = part((name,), labelled=labelled)
+    def further(names: dict[str, list[str]], loss: str, **how: Any) -> Iterator[tuple[str, Any]]:
+        for key, patterns in names.items():
+            examples = part(patterns, **how)
             if examples is None:
-                notes.append(f"{Path(name).name} is missing: {key} {loss}")
+                notes.append(f"{Path(patterns[0]).name} is missing: {key} {loss}")
             else:
                 yield key, examples
 
     train, validation = part(row.train), part(row.validation)
     need(validation is not None, f"task {row.name!r}: no {' or '.join(row.validation)} there")
+    also = tuple(further(row.also, "is not scored"))
+    tests = further(row.submission, "has no predictions", labelled=False) if test else ()
+    parts: dict[str, Any] = {"train": train, "validation": validation, "test": tuple(tests)}
+    described = {each.name: getattr(row, each.name) for each in fields(Described)}
     if row.kind == "answering":
         return read.answering_of(row.name, train, validation, epochs=row.epochs, notes=tuple(notes))
-    also = tuple(further(row.also, "is not scored", labelled=True))
-    tests = tuple(further(row.submission, "has no predictions", labelled=False)) if test else ()
-    described = {each.name: getattr(row, each.name) for each in fields(Described)}
-    parts: dict[str, Any] = {"train": train, "validation": validation, "also": also, "test": tests}
-    return TaskData(**described, **parts, notes=tuple(notes))
+    if row.kind == "tagging":
+        more: dict[str, Any] = {"also": also, "epochs": row.epochs, "notes": tuple(notes)}
+        return read.tagging_of(row.name, train, validation, **more)
+    return TaskData(**described, **parts, also=also, notes=tuple(notes))
+
+
+def _examples(row: KnownTask, found: Iterator[Row], *, labelled: bool) -> Iterator[Any]:
+    questions = row.kind == "answering"
+    return map(read.question_of if questions else partial(_example, row, labelled=labelled), found)
 
 
 def _example(row: KnownTask, one: Row, *, labelled: bool) -> Example:
@@ -171,21 +178,6 @@ def _label(row: KnownTask, one: Row) -> float:
     is_number = isinstance(value, int) and 0 <= value < len(row.labels)
     need(is_number, f"{one.where}: label {str(value)[:40]!r} is not {known}")
     return int(value)
-
-
-# ------------------------------------------------------------------ tags
-
-
-def _tagging(row: KnownTask, folder: Path) -> TaskData:
-    """Column files. A set without a development part is scored on its test part."""
-    paths = [_file(row, folder, patterns) for patterns in (row.train, row.validation, row.test)]
-    train, validation, test = (path and _sentences(row, path) for path in paths)
-    wanted = " or ".join((*row.validation, *row.test))
-    need(bool(validation or test), f"{folder}: no {wanted} for task {row.name!r}")
-    notes = () if validation else (f"no development set: scored on {Path(str(paths[2])).name}",)
-    also = (("test", test),) if test and validation else ()
-    more = {"also": also, "epochs": row.epochs, "notes": notes}
-    return read.tagging_of(row.name, train or (), validation or test or (), **more)
 
 
 def _sentences(row: KnownTask, path: Path) -> tuple[Sentence, ...]:
@@ -215,11 +207,15 @@ def _splits(row: KnownTask, source: str) -> tuple[KnownTask, Opened]:
         text, pair = (f"{{{name}}}" for name in text_columns(source, [first], None, None))
         row = replace(row, text=text, pair=row.pair and pair, label="label")
 
-    def opened(patterns: Sequence[str], odd: list[str] | None) -> tuple[str, Iterator[Row]] | None:
+    def opened(
+        patterns: Sequence[str], labelled: bool, odd: list[str]
+    ) -> tuple[str, Iterator[Any]] | None:
         split = re.split(r"-v|\.", Path(patterns[0]).name)[0].replace("dev", "validation")
+        if split not in sets:
+            return None
         where = f"data set {source}, {row.name} {split}, row"
-        found = enumerate(sets.get(split, ()), 1)
+        found = enumerate(sets[split], 1)
         split_rows = (Row(f"{where} {number}", number, cells) for number, cells in found)
-        return (patterns[0], split_rows) if split in sets else None
+        return patterns[0], _examples(row, split_rows, labelled=labelled)
 
     return row, opened

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 import transformers
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, AutoModel
@@ -29,11 +28,10 @@ from ..errors import UserError, failing_as, need
 from ..exporting import loading
 from ..exporting.places import METADATA, RANDOM
 from ..files import json_text, written
-from ..model.attention import LONG_ROW
-from ..model.dropout import dropout as drop
+from ..model.attention import LONG_ROW, attend
 from ..text.tokenizer import read_settings, without_origin, write_settings
 from .encoding import Frame, Lists
-from .loop import Rows, passes
+from .loop import Rows, answers
 from .tasks import CLASSES, KEY, TRAINED, Kind, kind_of
 
 LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
@@ -54,9 +52,6 @@ class Reader:
     tokenizer: Any
     segments: bool
     """Whether it takes token types."""
-    single: Frame
-    """The special tokens around one text, and in `pair` around two."""
-    pair: Frame
     last: bool
     """Whether the last token, and not the first, represents the whole text."""
 
@@ -114,10 +109,9 @@ def _reader(name: str, encoder: Any, device: torch.device) -> Reader:
     tokenizer = loading.load_tokenizer(path, vocab_size=size)
     several = (getattr(config, "type_vocab_size", None) or 0) > 1
     types = several and "token_type_ids" in inspect.signature(encoder.forward).parameters
-    single, pair = Frame.of(tokenizer, "a"), Frame.of(tokenizer, "a", "b")
-    last = loading.is_causal(config) or not single.before
+    last = loading.is_causal(config) or not Frame.of(tokenizer, "a").before
     encoder = encoder.to(device=device, dtype=torch.float32)
-    return Reader(name, encoder, tokenizer, types, single, pair, last)
+    return Reader(name, encoder, tokenizer, types, last)
 
 
 def must_be_used(path: str, encoder: Any, unexpected: Iterable[str]) -> None:
@@ -161,26 +155,19 @@ def plain_attention(
     """
     # A model that rotates queries and keys in float32 leaves the values in the dtype of autocast.
     key, value = key.to(query.dtype), value.to(query.dtype)
-    scale, dropout = how.get("scaling"), how.get("dropout", 0.0)
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
     if key.shape[1] != query.shape[1]:
-        key, value = (
-            x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value)
-        )
+        times = query.shape[1] // key.shape[1]
+        key, value = (x.repeat_interleave(times, dim=1) for x in (key, value))
+    bias = query.new_zeros(1, 1, 1, 1) if attention_mask is None else attention_mask
+    bias = bias.to(query.dtype).clamp(min=torch.finfo(query.dtype).min)
+    dropout = how.get("dropout", 0.0) * module.training
+    # With dropout, the fused kernel keeps the weights, too.
+    backend = "sdpa" if key.shape[2] >= LONG_ROW and not dropout else "matmul"
     # Under autocast, the softmax would be computed in float32.
     with torch.autocast(query.device.type, enabled=False):
-        mask = attention_mask
-        if mask is not None:
-            mask = mask.to(query.dtype).clamp(min=torch.finfo(query.dtype).min)
-        # With dropout, the fused kernel keeps the weights, too.
-        if key.shape[2] >= LONG_ROW and not (dropout and module.training):
-            found = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
-            return found.transpose(1, 2).contiguous(), None
-        scores_BHLL = (query * scale) @ key.transpose(2, 3)
-        if mask is not None:
-            scores_BHLL = scores_BHLL + mask
-        weights_BHLL = drop(scores_BHLL.softmax(-1), dropout, module.training)
-        return (weights_BHLL @ value).transpose(1, 2).contiguous(), None
+        kind: Any = {"dropout": dropout, "backend": backend, "scale": how.get("scaling")}
+        found = attend(query, key, value, bias, **kind)
+    return found.transpose(1, 2).contiguous(), None
 
 
 def implementation_for(model_class: Any, config: Any, device: torch.device) -> str:
@@ -343,11 +330,8 @@ class Finetuned:
     ) -> list[Any]:
         """What `each` makes of the number of a row and its logits, [C] or [L, C], in the batches of
         a validation. after: called with the share of the rows after each batch."""
-        rows, found = Rows.of(self.reader, ids, types), [None] * len(ids)
-        for index_B, out in passes(self.net, rows, lambda b: {"logits": self.net(b.inputs)}, after):
-            for k, logits in zip(index_B.tolist(), out["logits"].numpy(), strict=True):
-                found[k] = each(k, logits)
-        return found
+        rows = Rows.of(self.reader, ids, types)
+        return answers(self.net, rows, lambda batch: [self.net(batch.inputs)], each, after)
 
     def probabilities(self, logits_NC: Any) -> Any:
         """[N, C]: of each class; with several labels, that each holds."""

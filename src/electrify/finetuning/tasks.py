@@ -155,13 +155,12 @@ class KnownTask(Described):
     folders: tuple[str, ...]
     train: tuple[str, ...]
     validation: tuple[str, ...]
-    test: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     text: str = ""
     pair: str | None = None
     label: str = "label"
-    also: dict[str, str] = field(default_factory=dict)
-    submission: dict[str, str] = field(default_factory=dict)
+    also: dict[str, list[str]] = field(default_factory=dict)
+    submission: dict[str, list[str]] = field(default_factory=dict)
     hub: str | None = None
     languages: bool = False
     published: dict[str, float] = field(default_factory=dict)
