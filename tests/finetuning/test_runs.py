@@ -149,7 +149,7 @@ def test_the_chosen_evaluation_is_scored_and_saved(zoo: Path, tmp_path: Path) ->
     with pytest.MonkeyPatch.context() as patch:
         scripted(patch, 0.1, 0.2, 0.9, 0.3)
         found = finetune_one(model, task, save_to=tmp_path / "saved", **how)
-    assert [p.chosen for p in found.curve].index(True) == 2
+    assert [p.selection for p in found.curve[:4]] == [0.1, 0.2, 0.9, 0.3]
     assert found.scores == found.curve[2].metrics
     assert found.updates == found.curve[-1].step > 12
     real = loop.train

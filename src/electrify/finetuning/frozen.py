@@ -179,7 +179,7 @@ class FrozenTagging(Probed, Tagging):
             """[B, most words of a row, F]."""
             found_WF = of_words(torch.cat(self.states(batch), -1), batch)
             counts_B = (batch.targets != NO_WORD).sum(1)
-            of_rows = found_WF.split(counts_B.tolist())
+            of_rows = list(found_WF.split(counts_B.tolist()))
             return nn.utils.rnn.pad_sequence(of_rows, batch_first=True)
 
         found_WF = self.computed(rows, means, lambda k, x_WF: x_WF[: len(rows.spots[k])])

@@ -76,8 +76,6 @@ class Point:
     metrics: dict[str, float]
     selection: float | None = None
     """The first metric on the examples that were held out of the training set to choose by."""
-    chosen: bool = False
-    """Whether its weights were kept, in place of the last ones."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +225,6 @@ class Course:
                 break
         if self.choosing:
             net.load_state_dict(self.weights, strict=False)
-            self.points[self.selected] = replace(self.points[self.selected], chosen=True)
 
     def evaluate(self, step: int, epoch: float, loss: float) -> Point:
         """The scores on the validation examples, and whether this evaluation counts so far."""

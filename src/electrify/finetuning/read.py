@@ -241,8 +241,8 @@ def read_own(options: FinetuneConfig) -> TaskData:
         parts: Any = map(read_questions, files)
         task = answering_of(name, *parts, epochs=2, min_updates=MIN_UPDATES)
     elif kind == "tagging":
-        columns = {"word": options.text_column, "tag": options.label_column}
-        parts = [read_sentences(path, **columns) for path in files]
+        word, tag = options.text_column, options.label_column
+        parts = [read_sentences(path, word=word, tag=tag) for path in files]
         task = tagging_of(name, parts[0], parts[-1], epochs=OWN_EPOCHS)
     else:
         task = _texts(files, name, kind, options)

@@ -226,8 +226,8 @@ def kind_of(model: str, config: Mapping[str, Any]) -> Kind:
     fine-tuned: another class, or, by the folder's metadata, a network of a run: some discriminators
     have the class for tags."""
     name = str((config.get("architectures") or [""])[0])
-    kinds: dict[Kind, str | None] = {
-        kind: problem
+    kinds = {
+        problem: kind
         for kind, (auto, problem) in CLASSES.items()
         if name.endswith(auto.removeprefix("AutoModel"))
     }
@@ -235,8 +235,6 @@ def kind_of(model: str, config: Mapping[str, Any]) -> Kind:
     what = f"the {part} of a run" if part != TRAINED else name or "a model without a head"
     fact = f"{model} is {what}. Predictions need a fine-tuned model, as `electrify finetune` "
     need(part == TRAINED and bool(kinds), f"{fact}saves it")
-    for kind, problem in kinds.items():
-        if problem in (None, config.get("problem_type")):
-            return kind
     number = len(config.get("id2label") or range(config.get("num_labels", 2)))
-    return "regression" if number == 1 else "classification"
+    usual: Kind = "regression" if number == 1 else "classification"
+    return kinds.get(None) or kinds.get(config.get("problem_type"), usual)
