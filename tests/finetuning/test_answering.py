@@ -13,6 +13,7 @@ from torch import Tensor
 from toy import THOROUGH, Given, answering, reader_of
 from zoo import predict
 
+from electrify.finetuning import encoding
 from electrify.finetuning.encoding import NEVER, Guess, Part, spans_of
 from electrify.finetuning.loop import Answered, Batch
 from electrify.finetuning.one_run import finetune_one
@@ -25,10 +26,15 @@ TOLD = Question("q", "the film", CONTEXT, (Answer("good", CONTEXT.index("good"))
 SILENT = Question("r", "the film", CONTEXT, ())
 
 
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"DOC_STRIDE": 3, "N_BEST": 5, "LONGEST_ANSWER": 4}.items():
+        monkeypatch.setattr(encoding, name, value)
+
+
 def reading(zoo: Path, *, electra: bool = False, answerless: bool = False) -> Any:
-    made = ElectraQuestions if electra else Answering
-    how: dict[str, Any] = {"max_seq_length": 13, "doc_stride": 3, "n_best": 5, "longest_answer": 4}
-    return made(reader_of(zoo / "bert"), "answering", (), answerless=answerless, **how)
+    made, reader = ElectraQuestions if electra else Answering, reader_of(zoo / "bert")
+    return made(reader, "answering", (), answerless=answerless, max_seq_length=13)
 
 
 def batch_of(places: list[int], targets: list[int] | None = None) -> Batch:
@@ -72,13 +78,15 @@ def test_windows_of_the_published_protocol_by_hand(zoo: Path) -> None:
     assert batch.places_BL.tolist() == [[False] * 4 + [True] * 8]
 
 
-def test_spans_and_their_loss_by_hand(zoo: Path) -> None:
+def test_spans_and_their_loss_by_hand(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Start logits 1 9 3 2 5, end logits 2 9 1 4 0; places 2, 3, 4; the class token is 0."""
     problem = reading(zoo, answerless=True)
     net = Given(torch.tensor([[[1.0, 2], [9, 9], [3, 1], [2, 4], [5, 0]]])).requires_grad_(False)
     places = [0, 0, 1, 1, 1]
-    part = Part(0, 0, 3, 2, 5, [(0, 1)] * 3)
-    scores, starts, ends, null = spans_of(part, net(None)[0].numpy(), last=False, longest=2, keep=3)
+    monkeypatch.setattr(encoding, "N_BEST", 3)
+    monkeypatch.setattr(encoding, "LONGEST_ANSWER", 2)
+    part = Part(0, 0, 3, 2, 0, [(0, 1)] * 3)
+    scores, starts, ends, null = spans_of(part, net(None)[0].numpy())
     # (2, 3) 3+4, (3, 3) 2+4, (4, 4) 5+0. (2, 4) has more than 2 tokens, (4, 3) is backward.
     assert (scores.tolist(), starts.tolist(), ends.tolist()) == ([7, 6, 5], [2, 3, 4], [3, 3, 4])
     assert null == 3

@@ -9,7 +9,6 @@ files are there is not repeated.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import io
 import json
 import math
@@ -31,15 +30,14 @@ from ..errors import UserError, need
 from ..exporting.folder import read_run, special_ids, write_model
 from ..exporting.loading import load_config
 from ..exporting.places import FROZEN, INITIAL, METADATA, RANDOM, SCORES
-from ..files import claim, json_text, read_json, sha256, text_hash, write
-from ..hub import at_commit
+from ..files import claim, json_text, read_json, text_hash, write
 from ..progress import Progress, say
 from ..tables import DISCRIMINATOR
 from ..text.corpus import TOKENIZER, Corpus
-from ..text.tokenizer import VOCABULARY_FILES, copy_tokenizer
+from ..text.tokenizer import copy_tokenizer
 from ..train import CONFIG
 from ..train.machine import choose, computing_with, pick_device
-from ..train.start import starting_point, starts_of, with_shapes
+from ..train.start import content_of, starting_point, starts_of, with_shapes
 from . import loop, metrics
 from .baselines import MAJORITY, OVERLAP, TFIDF, answer, applies, is_baseline
 from .known import read_asked
@@ -171,7 +169,8 @@ def runs_of(options: FinetuneConfig, tasks: list[TaskData]) -> Iterator[Run]:
     # Nobody wants the model of a row that is only a comparison.
     trained = [name for name in names if not name.startswith(PREFIXES) and not is_baseline(name)]
     for model in names:
-        hashes = {"weights": model if is_baseline(model) else fingerprint(model)}
+        prefix, name = divided(model)
+        hashes = {"weights": model if is_baseline(model) else prefix + content_of(name)}
         wanted = model in trained or not (trained or is_baseline(model))
         for task in (task for task in tasks if applies(model, task)):
             its = hashes | {"data": data[task.name]}
@@ -198,20 +197,6 @@ def divided(model: str) -> tuple[str, str]:
     """The prefix of a model's name, and the folder or the name on the Hub."""
     prefix = next((p for p in PREFIXES if model.startswith(p)), "")
     return prefix, model.removeprefix(prefix)
-
-
-def fingerprint(model: str) -> str:
-    """What scores depend on in a model: a short hash of the weights, configuration and tokenizer in
-    a folder, or a name on the Hub with its commit."""
-    prefix, name = divided(model)
-    if not Path(name).is_dir():
-        return prefix + at_commit(name)
-    digest = hashlib.sha256(prefix.encode())
-    for file in sorted(Path(name).iterdir()):
-        weights = file.suffix == ".safetensors" and prefix in ("", FROZEN)
-        if weights or file.name in ("config.json", "tokenizer_config.json", *VOCABULARY_FILES):
-            digest.update(f"{file.name} {sha256(file)}\n".encode())
-    return digest.hexdigest()[:16]
 
 
 def file_name(label: str) -> str:
