@@ -256,14 +256,14 @@ Spans = tuple[Array, Array, Array, float]
 @dataclass(frozen=True)
 class Part:
     """A window over the context of a question: its tokens [begin, end), of which the first stands
-    at `start` in the row. length: tokens of the row. offsets: characters of the context's
+    at `start` in the row. none: the place of the class token. offsets: characters of the context's
     tokens."""
 
     question: int
     begin: int
     end: int
     start: int
-    length: int
+    none: int
     offsets: Places
 
     @property
@@ -278,7 +278,7 @@ class Part:
 
 
 def rows_of_questions(
-    reader: Any, questions: Sequence[Question], length: int, *, stride: int = DOC_STRIDE
+    reader: Any, questions: Sequence[Question], length: int
 ) -> Iterator[tuple[list[int], list[int], Part]]:
     """The windows of all questions, in order: token ids, types, and which part of the context.
     length: the most tokens of a row."""
@@ -293,9 +293,10 @@ def rows_of_questions(
         asked = tokens[question.question][0][: min(QUESTION_TOKENS, length // 2)]
         context, offsets = tokens[question.context]
         room = length - frame.room - len(asked)
-        for begin, end in windows_over(len(context), room, stride):
+        for begin, end in windows_over(len(context), room, DOC_STRIDE):
             ids, types, (_, start) = frame.around(asked, context[begin:end])
-            yield ids, types, Part(number, begin, end, start, len(ids), offsets)
+            none = len(ids) - 1 if getattr(reader, "last", False) else 0
+            yield ids, types, Part(number, begin, end, start, none, offsets)
 
 
 def windows_over(length: int, room: int, stride: int) -> list[tuple[int, int]]:
@@ -321,31 +322,25 @@ def tokens_of(answer: Answer, context: str, offsets: Places) -> tuple[int, int] 
     return (inside[0], inside[-1]) if inside else None
 
 
-def spans_of(
-    part: Part, logits_L2: Array, *, last: bool, longest: int = LONGEST_ANSWER, keep: int = N_BEST
-) -> Spans:
-    """The best spans of a window, at most `longest` tokens long, by the sum of their logits, best
-    first; and the class token's sum. last: whether the last token is the class token."""
+def spans_of(part: Part, logits_L2: Array) -> Spans:
+    """The N_BEST spans of a window, at most LONGEST_ANSWER tokens long, with the largest sums of
+    logits, best first; and the class token's sum."""
     logits_2L = np.full((2, len(logits_L2)), NEVER, np.float32)
     logits_2L[:, part.start : part.stop] = logits_L2[part.start : part.stop].T
     start_L, end_L = logits_2L
-    behind_L = np.pad(end_L, (0, longest - 1), constant_values=NEVER)
-    scores_LW = start_L[:, None] + np.lib.stride_tricks.sliding_window_view(behind_L, longest)
-    at_K = np.argsort(-scores_LW, axis=None, kind="stable")[:keep]
-    starts_K = at_K // longest
-    null = float(logits_L2[part.length - 1 if last else 0].sum())
-    return scores_LW.ravel()[at_K], starts_K, starts_K + at_K % longest, null
+    behind_L = np.pad(end_L, (0, LONGEST_ANSWER - 1), constant_values=NEVER)
+    ends_LW = np.lib.stride_tricks.sliding_window_view(behind_L, LONGEST_ANSWER)
+    scores_LW = start_L[:, None] + ends_LW
+    at_K = np.argsort(-scores_LW, axis=None, kind="stable")[:N_BEST]
+    starts_K, further_K = np.divmod(at_K, LONGEST_ANSWER)
+    none = float(logits_L2[part.none].sum())
+    return scores_LW.ravel()[at_K], starts_K, starts_K + further_K, none
 
 
 def best_answers(
-    questions: Sequence[Question],
-    parts: Sequence[Part],
-    spans: Sequence[Spans],
-    *,
-    n_best: int = N_BEST,
-    alone: bool = False,
+    questions: Sequence[Question], parts: Sequence[Part], spans: Sequence[Spans], *, alone: bool
 ) -> list[Answers]:
-    """Of each question the `n_best` best different answers over all of its windows, best first, and
+    """Of each question the N_BEST best different answers over all of its windows, best first, and
     how much speaks for no answer. alone: this is the class token's score by itself, instead of its
     distance from the best answer's."""
     found: list[dict[str, float]] = [{} for _ in questions]
@@ -359,7 +354,7 @@ def best_answers(
                 text = context[begin:end].strip()
                 if text:  # tokens of nothing but blanks are not an answer
                     mine[text] = max(score, mine.get(text, score))
-    ranked = (sorted(its.items(), key=lambda item: -item[1])[:n_best] for its in found)
+    ranked = (sorted(its.items(), key=lambda item: -item[1])[:N_BEST] for its in found)
     guesses = [[Guess(*item) for item in its] for its in ranked]
     best = [0.0 if alone or not its else its[0].score for its in guesses]
     return [Answers(*each) for each in zip(guesses, np.subtract(null, best).tolist(), strict=True)]

@@ -274,8 +274,7 @@ def answers(
         with torch.inference_mode():
             found = [x.cpu() for x in outputs(rows.batch(index_B))]
         finite = all(bool(x.isfinite().all()) for x in found)
-        fact = "the model's outputs are not numbers: it diverged (lower --learning-rate) or is "
-        need(finite, f"{fact}damaged")
+        need(finite, "the outputs of the model are not numbers", "try a lower --learning-rate")
         for k, *its in zip(index_B.tolist(), *(x.numpy() for x in found), strict=True):
             answered[k] = each(k, *its)
         after(len(index_B) / number)

@@ -121,8 +121,8 @@ def must_be_used(path: str, encoder: Any, unexpected: Iterable[str]) -> None:
     prefix = f"{encoder.base_model_prefix}."
     odd = [key for key in unexpected if key.removeprefix(prefix).partition(".")[0] in parts]
     odd = [key for key in odd if not key.endswith("position_ids")]  # a table that counts
-    fact = f"{path} holds {len(odd)} weights that its class {type(encoder).__name__} of "
-    fact += f"transformers {transformers.__version__} does not use ({_some(sorted(odd))})"
+    what = f"{len(odd)} weights that transformers {transformers.__version__} does not use"
+    fact = f"{path} holds {what} ({_some(sorted(odd))})"
     need(not odd, fact, "use the version that it was trained with, or another model")
 
 
@@ -374,8 +374,8 @@ def last_layer(library: Any) -> nn.Linear:
     of a regression's values could go."""
     encoder = {id(module) for module in library.base_model.modules()}
     outside = [m for m in library.modules() if isinstance(m, nn.Linear) and id(m) not in encoder]
-    fact = f"--save-model: the head of {type(library).__name__} has no bias, so a regression"
-    need(outside[-1].bias is not None, f"{fact} cannot be saved in it")
+    fact = f"a regression cannot be saved in a head without bias ({type(library).__name__})"
+    need(outside[-1].bias is not None, fact, "give --save-model false")
     return outside[-1]
 
 

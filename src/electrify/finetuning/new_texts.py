@@ -95,8 +95,7 @@ class Files:
         layout."""
         need(bool(self.paths), "no file is given: name the files of texts")
         gone = next((path for path in self.paths if not Path(path).exists()), "")
-        advice = "to give a text itself, put it into a file, one text a line: TEXTS.txt"
-        need(not gone, f"no such file: {gone}", advice)
+        need(not gone, f"no such file: {gone}", "texts are given in files, a line each in a .txt")
         firsts = list[Item]()
         for path in self.paths:
             found = list(islice(self._items(path), 1))
@@ -329,8 +328,7 @@ def joined(item: Item, added: Predicted) -> dict[str, Any]:
 def cells_of(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
     """The cells of a row in a table with these columns. Raises UserError for a further column."""
     odd = [name for name in row if name not in columns]
-    fact = f"a row has a column {', '.join(odd[:1])!r} that the first row does not have"
-    need(not odd, f"{fact}. Write .jsonl, or run a command for each file")
+    need(not odd, f"not every row has the columns {', '.join(odd)}", "write .jsonl")
     return [as_text(row.get(name)) for name in columns]
 
 

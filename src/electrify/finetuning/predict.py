@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -123,10 +122,8 @@ class Predictor:
 
     def _answers(self, questions: list[Question], after: After) -> list[Predicted]:
         rows = encoding.rows_of_questions(self.reader, questions, self.length)
-        best = partial(encoding.spans_of, last=getattr(self.reader, "last", False))
-        return list(
-            map(self._answer, encoding.best_answers(questions, *self._of_rows(rows, best, after)))
-        )
+        parts, spans = self._of_rows(rows, encoding.spans_of, after)
+        return list(map(self._answer, encoding.best_answers(questions, parts, spans, alone=False)))
 
     def _answer(self, answers: Answers) -> Predicted:
         above = self.options.no_answer_threshold
@@ -216,7 +213,6 @@ def _examples(kind: Kind, texts: Iterable[Any], pairs: Iterable[str] | None) -> 
     asks = kind == "answering"
     need(not asks or pairs is not None, "the model answers questions. Give their contexts as pairs")
     others: list[Any] = [None] * len(texts) if pairs is None else given_texts(pairs)
-    fact = f"{len(texts)} texts and {len(others)} pairs: there must be one for each"
-    need(len(others) == len(texts), fact)
+    need(len(others) == len(texts), f"{len(texts)} texts, but {len(others)} pairs")
     both = zip(texts, others, strict=True)
     return [Question("", a, b, ()) if asks else Example(a, b) for a, b in both]

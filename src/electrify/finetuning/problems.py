@@ -24,7 +24,6 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,8 +77,8 @@ class Problem:
 
     def outputs(self, net: Any, rows: Any, each: Callable[[Any, Any], Any]) -> list[Any]:
         """What `each` makes of the spot of a row (see `Rows`) and its logits."""
-        logits = partial(loop.answers, net, rows, lambda batch: [net(batch.inputs)])
-        return logits(lambda k, logits: each(rows.spots[k] if rows.spots else None, logits))
+        spots, outputs = rows.spots or [None] * len(rows.lengths_N), lambda b: [net(b.inputs)]
+        return loop.answers(net, rows, outputs, lambda k, logits: each(spots[k], logits))
 
     def notes(self, examples: Sequence[Any], rows: Any) -> list[str]:
         """What a reader of the scores must know of the training examples and their rows."""
@@ -299,9 +298,6 @@ class Answering(Problem):
     "no answer" by itself."""
 
     answerless: bool = field(default=False, kw_only=True)
-    doc_stride: int = field(default=encoding.DOC_STRIDE, kw_only=True)
-    n_best: int = field(default=encoding.N_BEST, kw_only=True)
-    longest_answer: int = field(default=encoding.LONGEST_ANSWER, kw_only=True)
     published = False
 
     def training(self, examples: Sequence[Question]) -> Any:
@@ -311,26 +307,23 @@ class Answering(Problem):
     def rows(self, examples: Sequence[Question], *, learning: bool = False) -> Any:
         """targets: start, end, and whether the question has no answer. spots: the Part of each
         row. places: the tokens that an answer may begin or end with."""
-        reader, length, found = self.reader, self.max_seq_length, list[Any]()
-        windows = encoding.rows_of_questions(reader, examples, length, stride=self.doc_stride)
+        found = list[Any]()
+        windows = encoding.rows_of_questions(self.reader, examples, self.max_seq_length)
         for ids, types, window in windows:
-            question = examples[window.question]
-            target = [len(ids) - 1 if reader.last else 0] * 2  # no answer
-            if learning:
-                true = None
-                if question.answers:
-                    true = encoding.tokens_of(question.answers[0], question.context, window.offsets)
-                    if true is None:  # characters that are in no token: nothing to point at
-                        continue
-                if true and window.begin <= true[0] and true[1] < window.end:
-                    target = [window.start - window.begin + k for k in true]
-                elif not (self.answerless or self.published):
+            question, true = examples[window.question], None
+            target = [window.none, window.none]
+            if learning and question.answers:
+                true = encoding.tokens_of(question.answers[0], question.context, window.offsets)
+                if true is None:  # characters that are in no token: nothing to point at
                     continue
+            if true and window.begin <= true[0] and true[1] < window.end:
+                target = [window.start - window.begin + k for k in true]
+            elif learning and not (self.answerless or self.published):
+                continue
             stop = len(ids) if self.published else window.stop
             places = [int(window.start <= k < stop) for k in range(len(ids))]
             found.append((ids, types, [*target, int(not question.answers)], places, window))
-        fact = f"no training answer fits into {self.max_seq_length} tokens. Raise --max-seq-length"
-        need(bool(found), fact)
+        need(bool(found), f"{self.max_seq_length} tokens hold no answer. Raise --max-seq-length")
         ids, types, targets, places, spots = zip(*found, strict=True)
         targets = torch.tensor(targets, dtype=torch.int32)
         return Rows.of(self.reader, ids, types, targets, places=places, spots=spots)
@@ -345,10 +338,8 @@ class Answering(Problem):
         return torch.tensor(len(batch.lengths_B))
 
     def answers(self, net: Any, held: Answered) -> list[Answers]:
-        """Of each question the `n_best` best different answers."""
-        how: Any = {"last": self.reader.last, "longest": self.longest_answer, "keep": self.n_best}
-        spans = self.outputs(net, held.rows, partial(encoding.spans_of, **how))
-        return encoding.best_answers(held.examples, held.rows.spots, spans, n_best=self.n_best)
+        spans = self.outputs(net, held.rows, encoding.spans_of)
+        return encoding.best_answers(held.examples, held.rows.spots, spans, alone=False)
 
     def score(self, task: TaskData, held: Answered) -> dict[str, float]:
         texts, none = said(held)

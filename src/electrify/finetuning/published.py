@@ -203,14 +203,13 @@ class ElectraQuestions(Answering):
             (first, last), far_K = owns[k], ends_K - starts_K
             shift = parts[k].start - parts[k].begin
             fits_K = (first <= starts_K - shift) & (starts_K - shift < last)
-            fits_K &= (ends_K < parts[k].stop) & (far_K >= 0) & (far_K < self.longest_answer)
+            fits_K &= (ends_K < parts[k].stop) & (far_K >= 0) & (far_K < encoding.LONGEST_ANSWER)
             at_K = np.flatnonzero(fits_K)
-            at_K = at_K[np.argsort(-scores_K[at_K], kind="stable")[: self.n_best]]
+            at_K = at_K[np.argsort(-scores_K[at_K], kind="stable")[: encoding.N_BEST]]
             return scores_K[at_K], starts_K[at_K], ends_K[at_K], float(none)
 
         spans = loop.answers(net, held.rows, partial(self.beam, net), fitting)
-        how: Any = {"n_best": self.n_best, "alone": True}
-        return encoding.best_answers(held.examples, parts, spans, **how)
+        return encoding.best_answers(held.examples, parts, spans, alone=True)
 
 
 def best(scores_BN: Tensor, keep: int) -> tuple[Tensor, Tensor]:

@@ -78,8 +78,7 @@ def read_sentences(
             need(len(row.cells) > 1, f"{row.where}: one column; words need tags")
             words = texts_of(row, [word_column(path, row, word)])
             tags = texts_of(row, [column_named(path, [row], tag or list(row.cells)[-1])])
-        fact = f"{row.where}: {len(words)} words, but {len(tags)} tags; every word needs one"
-        need(len(words) == len(tags) > 0, fact)
+        need(len(words) == len(tags) > 0, f"{row.where}: {len(words)} words, but {len(tags)} tags")
         sentences.append(Sentence(tuple(word.removeprefix(prefix) for word in words), tags))
     return tuple(sentences)
 
@@ -95,8 +94,7 @@ def texts_of(row: Row, names: Sequence[str] = TOKENS) -> tuple[str, ...]:
     name = next((name for name in names if name in row.cells), names[0])
     texts = row.value(name)
     good = isinstance(texts, list) and all(isinstance(t, str) and t.strip(BLANKS) for t in texts)
-    fact = f"{row.where}: column {name!r} must be a list of texts that are not empty, not numbers"
-    need(good, f"{fact}: {str(texts)[:40]}")
+    need(good, f"{row.where}: column {name!r} must be a list of texts, not {str(texts)[:40]}")
     return tuple(texts)
 
 
@@ -144,10 +142,7 @@ def tagging_of(
 
 # ------------------------------------------------------------------ questions
 
-LAYOUT = (
-    'the layout of SQuAD is {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}, and '
-    "files with one JSON object on each line end in .jsonl"
-)
+LAYOUT = 'it is {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}, and for lines .jsonl'
 
 
 def read_questions(path: str) -> tuple[Question, ...]:
@@ -173,7 +168,7 @@ def _nested(path: str, advance: Advance) -> Iterator[Row]:
                     place = f"data[{i}].paragraphs[{j}].qas[{k}]"
                     yield Row(f"{path}, {place}", k + 1, qa | {"context": paragraph["context"]})
     except (KeyError, TypeError, ValueError, RecursionError) as e:
-        raise UserError(f"{path}: not a file of SQuAD, at or after {place} ({e}); {LAYOUT}") from e
+        raise UserError(f"{path}: not SQuAD's layout at or after {place} ({e})", LAYOUT) from e
 
 
 def question_of(row: Row, *, answered: bool = True) -> Question:
@@ -342,8 +337,7 @@ def _label_of(row: Row, columns: list[str], wanted: str) -> Label | None:
         value = [part for part in value.split("|") if part.strip()]
     given = value if isinstance(value, list) else [value]
     known = value is None or all(isinstance(each, str | int | float) for each in given)
-    fact = f"{row.where}: {columns[0]!r} must be a text, a number, or a list of them"
-    need(known, f"{fact}, not {written[:40]}")
+    need(known, f"{row.where}: {columns[0]!r} must hold texts or numbers, not {written[:40]}")
     if isinstance(value, list):
         return list(map(_written, value))
     return None if written.lower() in ("", "nan") else written

@@ -46,6 +46,7 @@ from .options import FinetuneConfig, FinetuneSettings
 from .report import Report, draw_scores, picture, report_of
 from .tasks import TaskData
 
+ANOTHER = "choose another --output-dir"
 SETTINGS = "finetune.json"
 """Marks the folder as one of `finetune`."""
 PREFIXES = (RANDOM, INITIAL, FROZEN)
@@ -224,8 +225,7 @@ def must_be_the_same(out: Path, shared: dict[str, Any]) -> None:
     for name, here in shared.items():
         if here != there.get(name):
             now, had = ("its default" if v is None else v for v in (here, there.get(name)))
-            fact = f"{out} holds runs with {name} {had}, not {now}"
-            raise UserError(fact, "choose another --output-dir")
+            raise UserError(f"{out} holds runs with {name} {had}, not {now}", ANOTHER)
 
 
 def read_records(out: Path) -> dict[Key, dict[str, Any]]:
@@ -247,7 +247,7 @@ def is_done(run: Run, record: dict[str, Any] | None) -> bool:
     for what, now in run.hashes.items():
         changed = "the examples" if what == "data" else "the model"
         fact = f"{run.out} holds scores of {run.model} on {run.task.name!r}, and {changed} changed"
-        need(record.get(what) == now, f"{fact} since", "choose another --output-dir")
+        need(record.get(what) == now, f"{fact} since", ANOTHER)
     files = () if is_baseline(run.model) else (f"{name}.tsv" for name, _ in run.task.test)
     saved = run.save_to is None or (run.save_to / METADATA).is_file()
     return saved and all((run.predictions / name).is_file() for name in files)

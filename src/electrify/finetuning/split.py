@@ -105,9 +105,8 @@ def parted(
         _show_every_label(examples, groups, chosen)
     stay = tuple(e for k, e in enumerate(examples) if k not in chosen)
     held = tuple(e for k, e in enumerate(examples) if k in chosen)
-    fact = f"a share of {fraction:g} of {len(examples):,} examples leaves a part empty: equal "
-    fact += "texts (of questions, their contexts) stay in one part and each class in training"
-    need(bool(stay and held), fact, "give another share or more examples")
+    fact = f"a share of {fraction:g} of {len(examples):,} examples leaves a part empty: equal texts"
+    need(bool(stay and held), f"{fact} and contexts stay together", "give more examples")
     return stay, held
 
 

@@ -137,8 +137,8 @@ class TaskData(Described):
         least = {"classification": 2, "tagging": 2, "multilabel": 1}.get(self.kind, 0)
         for part in ("train", "validation"):
             need(bool(getattr(self, part)), f"task {self.name!r} has no {part} examples")
-        fact = f"task {self.name!r} has the labels: {', '.join(self.labels) or 'none'}"
-        need(len(self.labels) >= least, fact, "there is nothing to learn")
+        labels = ", ".join(self.labels) or "none"
+        need(len(self.labels) >= least, f"task {self.name!r} has too few labels: {labels}")
 
     @property
     def score_names(self) -> tuple[str, ...]:
@@ -233,8 +233,7 @@ def kind_of(model: str, config: Mapping[str, Any]) -> Kind:
     }
     part = metadata_of(model).get("part", TRAINED)
     what = f"the {part} of a run" if part != TRAINED else name or "a model without a head"
-    fact = f"{model} is {what}. Predictions need a fine-tuned model, as `electrify finetune` "
-    need(part == TRAINED and bool(kinds), f"{fact}saves it")
+    need(part == TRAINED and bool(kinds), f"{model} is {what}, not a fine-tuned model")
     number = len(config.get("id2label") or range(config.get("num_labels", 2)))
     usual: Kind = "regression" if number == 1 else "classification"
     return kinds.get(None) or kinds.get(config.get("problem_type"), usual)
