@@ -38,7 +38,7 @@ def reading(zoo: Path, *, electra: bool = False, answerless: bool = False) -> An
 
 
 def batch_of(places: list[int], targets: list[int] | None = None) -> Batch:
-    """One row. places: 1 for the tokens of the context."""
+    """One row. places: 1 for the class token and the tokens of the context."""
     marks = torch.tensor([places], dtype=torch.bool)
     return Batch({}, torch.tensor([len(places)]), marks, torch.tensor([targets or [0, 0, 0]]))
 
@@ -59,7 +59,7 @@ def test_windows_by_hand(zoo: Path) -> None:
     every = reading(zoo, answerless=True).training([TOLD, SILENT])
     assert every.targets.tolist() == [[0, 0, 0], [0, 0, 0], [10, 10, 0], *[[0, 0, 1]] * 3]
     batch = rows.batch(torch.tensor([2]))
-    assert batch.places_BL.tolist() == [[False] * 4 + [True] * 7 + [False]]
+    assert batch.places_BL.int().tolist() == [[1, 0, 0, 0, *[1] * 7, 0]]
     tokens = problem.reader.tokenizer.convert_ids_to_tokens(batch.inputs["input_ids"][0])
     wanted = "[CLS] the film [SEP] was bad and the film was good [SEP]"
     assert tokens == wanted.split()
@@ -75,14 +75,14 @@ def test_windows_of_the_published_protocol_by_hand(zoo: Path) -> None:
     assert owned([(w.begin, w.end) for w in rows.spots]) == [(0, 6), (6, 9), (9, 13)]
     # The separator after the context may be chosen.
     batch = rows.batch(torch.tensor([2]))
-    assert batch.places_BL.tolist() == [[False] * 4 + [True] * 8]
+    assert batch.places_BL.int().tolist() == [[1, 0, 0, 0, *[1] * 8]]
 
 
 def test_spans_and_their_loss_by_hand(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Start logits 1 9 3 2 5, end logits 2 9 1 4 0; places 2, 3, 4; the class token is 0."""
     problem = reading(zoo, answerless=True)
     net = Given(torch.tensor([[[1.0, 2], [9, 9], [3, 1], [2, 4], [5, 0]]])).requires_grad_(False)
-    places = [0, 0, 1, 1, 1]
+    places = [1, 0, 1, 1, 1]
     monkeypatch.setattr(encoding, "N_BEST", 3)
     monkeypatch.setattr(encoding, "LONGEST_ANSWER", 2)
     part = Part(0, 0, 3, 2, 0, [(0, 1)] * 3)
@@ -126,7 +126,7 @@ def test_the_head_by_hand(zoo: Path) -> None:
         head.none[2].weight[0, 5] = 1.0
         head.none[2].bias.fill_(-0.5)
     values = [0.3, 9.0, 0.1, 0.9, 0.5]
-    head.given, places, allowed = torch.tensor(values)[None, :, None], [0, 0, 1, 1, 1], [0, 2, 3, 4]
+    head.given, places, allowed = torch.tensor(values)[None, :, None], [1, 0, 1, 1, 1], [0, 2, 3, 4]
     start = dict(zip(allowed, log_softmax([2 * values[k] for k in allowed]), strict=True))
 
     def end(first: int) -> dict[int, float]:

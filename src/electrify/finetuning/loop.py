@@ -64,14 +64,14 @@ PROTOCOLS = {
 class Batch:
     """Padded rows, and what the task wants of them.
 
-    places_BL: tokens that count for a word, or at which an answer may begin or end. targets: class
-    numbers [B], values [B], classes that apply [B, C], tags [B, L] where a word begins and NO_WORD
-    elsewhere, or start, end and whether there is no answer [B, 3].
+    places_BL: tokens that count for a word, or at which an answer may begin or end; None for texts.
+    targets: class numbers [B], values [B], classes that apply [B, C], tags [B, L] where a word
+    begins and NO_WORD elsewhere, or start, end and whether there is no answer [B, 3].
     """
 
     inputs: dict[str, Tensor]
     lengths_B: Tensor
-    places_BL: Tensor | None
+    places_BL: Any
     targets: Tensor
 
 

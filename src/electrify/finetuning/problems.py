@@ -282,7 +282,6 @@ class Tagging(Problem):
 
 def of_words(x_BLD: Tensor, batch: Batch) -> Tensor:
     """[W, D]: the mean over the tokens of each word, in the order of the words."""
-    assert batch.places_BL is not None
     places_BL = batch.places_BL
     x_PD = x_BLD[places_BL].float()
     word_P = (batch.targets != NO_WORD)[:, : places_BL.shape[1]][places_BL].cumsum(0) - 1
@@ -306,7 +305,7 @@ class Answering(Problem):
 
     def rows(self, examples: Sequence[Question], *, learning: bool = False) -> Any:
         """targets: start, end, and whether the question has no answer. spots: the Part of each
-        row. places: the tokens that an answer may begin or end with."""
+        row. places: the tokens that an answer may begin or end with, and the class token."""
         found = list[Any]()
         windows = encoding.rows_of_questions(self.reader, examples, self.max_seq_length)
         for ids, types, window in windows:
@@ -322,6 +321,7 @@ class Answering(Problem):
                 continue
             stop = len(ids) if self.published else window.stop
             places = [int(window.start <= k < stop) for k in range(len(ids))]
+            places[window.none] = 1
             found.append((ids, types, [*target, int(not question.answers)], places, window))
         need(bool(found), f"{self.max_seq_length} tokens hold no answer. Raise --max-seq-length")
         ids, types, targets, places, spots = zip(*found, strict=True)
@@ -329,8 +329,8 @@ class Answering(Problem):
         return Rows.of(self.reader, ids, types, targets, places=places, spots=spots)
 
     def loss(self, net: Any, batch: Batch) -> Tensor:
-        allowed_BL = with_class_token(batch, last=self.reader.last)
-        start_BL, end_BL = net(batch.inputs).masked_fill(~allowed_BL[..., None], NEVER).unbind(-1)
+        logits_BL2 = net(batch.inputs).masked_fill(~batch.places_BL[..., None], NEVER)
+        start_BL, end_BL = logits_BL2.unbind(-1)
         start_B, end_B, _ = batch.targets.long().unbind(1)
         return (F.cross_entropy(start_BL, start_B) + F.cross_entropy(end_BL, end_B)) / 2
 
@@ -389,9 +389,3 @@ def class_tokens(batch: Batch, *, last: bool) -> Tensor:
     """The position of the class token in each row, [B]."""
     lengths_B = batch.lengths_B.long()
     return lengths_B - 1 if last else torch.zeros_like(lengths_B)
-
-
-def with_class_token(batch: Batch, *, last: bool) -> Tensor:
-    """[B, L]: the places of the batch and the class token."""
-    assert batch.places_BL is not None
-    return batch.places_BL.scatter(1, class_tokens(batch, last=last)[:, None], True)

@@ -38,7 +38,7 @@ from . import encoding, loop
 from .encoding import NEVER, Answers, Places, Spans
 from .loop import Answered, Batch
 from .model import Reader
-from .problems import Answering, Texts, class_tokens, with_class_token
+from .problems import Answering, Texts, class_tokens
 from .tasks import Example, Kind
 
 ENCODER_DROPOUT = 0.1
@@ -165,9 +165,8 @@ class ElectraQuestions(Answering):
         cross-entropy of `none`."""
         states_BLD = net.states(batch)
         start_B, end_B, none_B = batch.targets.long().unbind(1)
-        allowed_BL = with_class_token(batch, last=self.reader.last)
-        start_BL = net.starts(states_BLD, allowed_BL)
-        end_BL = net.ends(net.of_tokens(states_BLD), at(states_BLD, start_B), allowed_BL)
+        start_BL = net.starts(states_BLD, batch.places_BL)
+        end_BL = net.ends(net.of_tokens(states_BLD), at(states_BLD, start_B), batch.places_BL)
         spans = (F.cross_entropy(start_BL, start_B) + F.cross_entropy(end_BL, end_B)) / 2
         return spans + ANSWERABLE_WEIGHT * F.binary_cross_entropy_with_logits(
             net.answerless(states_BLD, start_BL, batch), none_B.float()
@@ -177,14 +176,13 @@ class ElectraQuestions(Answering):
         """The BEAM likeliest starts, each with its BEAM likeliest ends, whatever they are: scores
         (log-probabilities), starts, ends [B, BEAM^2], and no answer [B]."""
         states_BLD = net.states(batch)
-        allowed_BL = with_class_token(batch, last=self.reader.last)
-        start_BL = net.starts(states_BLD, allowed_BL)
+        start_BL = net.starts(states_BLD, batch.places_BL)
         start_BJ, at_BJ = best(start_BL.log_softmax(-1), BEAM)
         hidden_BLH = net.of_tokens(states_BLD)
         scores, ends = list[Tensor](), list[Tensor]()
         # One start after the other: all at once would be BEAM * L * 512 numbers a row.
         for j in range(BEAM):
-            end_BL = net.ends(hidden_BLH, at(states_BLD, at_BJ[:, j]), allowed_BL)
+            end_BL = net.ends(hidden_BLH, at(states_BLD, at_BJ[:, j]), batch.places_BL)
             end_BJ, to_BJ = best(end_BL.log_softmax(-1), BEAM)
             scores.append(start_BJ[:, j, None] + end_BJ)
             ends.append(to_BJ)
