@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..progress import Progress
 from ..text.report import note_on_unknown
 from ..train.machine import keep_memory, pick_device
 from . import loop
@@ -41,6 +40,7 @@ from .published import ENCODER_DROPOUT, ElectraQuestions, PublishedTexts, publis
 from .split import parted
 from .tasks import MAX_SEQ_LENGTH, TaskData
 
+After = Callable[[float, str], None]
 # Added to a run's seed, so that dropout does not depend on how many random numbers loading used.
 DROPOUT_SEED = 1 << 32
 # The most evaluations by default: ten passes over a validation set that is larger than the training
@@ -104,7 +104,7 @@ def finetune_one(
     *,
     seed: int,
     settings: FinetuneSettings,
-    progress: Progress | None = None,
+    after: After = lambda share, note: None,
     save_to: Path | None = None,
     finished: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Outcome:
@@ -113,7 +113,7 @@ def finetune_one(
 
     Args:
         model: folder, Hub id, or `random:` and one of them.
-        progress: advanced by the number of updates that `expected_updates` predicts.
+        after: called after each update with its share of them and, after an evaluation, the scores.
         save_to: where the fine-tuned model is saved as a Hugging Face folder.
         finished: called with the outcome before the model is saved, which may fail.
 
@@ -140,7 +140,7 @@ def finetune_one(
         notes = [*problem.notes(shown, rows), *filter(None, [unknown.removeprefix("warning: ")])]
         torch.manual_seed(seed + DROPOUT_SEED)
         course = Course(net, problem, task, selection)
-        course.train(rows, seed=seed, settings=settings, progress=progress)
+        course.train(rows, after, seed=seed, settings=settings)
         scores, files = course.answers()
         outcome = Outcome(
             course.points[course.selected].metrics | scores,
@@ -195,9 +195,7 @@ class Course:
         """Its score on the examples that choose."""
         self.weights: dict[str, Tensor] = {}
 
-    def train(
-        self, rows: Any, *, seed: int, settings: FinetuneSettings, progress: Progress | None
-    ) -> None:
+    def train(self, rows: Any, after: After, *, seed: int, settings: FinetuneSettings) -> None:
         """All of them. The net has the weights of the evaluation that counts then."""
         net, task = self.net, self.task
         number, size = len(rows.lengths_N), settings.per_device_train_batch_size
@@ -205,7 +203,6 @@ class Course:
         total = loop.updates_of(number, batch_size=size, epochs=epochs)
         rounds = -(-math.ceil(epochs) // EVALUATIONS)
         every = settings.eval_steps or math.ceil(number / size) * rounds
-        expected = expected_updates(task, settings)
         losses = list[Tensor]()
         how = {"rates": rates_of(net, self.problem.reader, task, settings), "epochs": epochs}
         for step, epoch, loss in loop.train(net, self.problem, rows, settings, seed=seed, **how):
@@ -219,8 +216,7 @@ class Course:
                 patience = settings.early_stopping_patience or math.inf
                 if self.choosing and len(self.points) - 1 - self.selected >= patience:
                     left = total - step
-            if progress is not None:
-                progress.advance(expected / total * (1 + left), note)
+            after((1 + left) / total, note)
             if left:
                 break
         if self.choosing:

@@ -384,15 +384,15 @@ class Classes:
         sizes = {len(label) for label in listed}
         values = {v for _, label in part for v in (label if isinstance(label, list) else [label])}
         marked = all(MARKS.get(value.lower()) is not None for value in values)
-        alike = marked and len(listed) == len(part) and len(sizes) == 1 and sizes != {1}
-        self.marked = len(columns) > 1 or alike
+        alike = len(listed) == len(part) and len(sizes) == 1 and min(sizes) > 1
+        self.marked = len(columns) > 1 or (alike and marked)
         """Whether a label is a vector of marks."""
         numbers = [number_of(value) for value in values]
         self.whole = all(number is not None and number.is_integer() for number in numbers)
         if len(columns) > 1:
             self.names = columns
         elif self.marked:
-            self.names = [f"label_{k}" for k in range(*sizes)]
+            self.names = [f"label_{k}" for k in range(max(sizes))]
         elif kind != "regression":
             self.names = sorted({*map(self.spelt, values)}, key=_order)
         self.numbers = {name: k for k, name in enumerate(self.names)}
@@ -403,16 +403,15 @@ class Classes:
     def read(self, row: Row, label: Label) -> tuple[Any, tuple[int, ...]]:
         """The class or value, or the classes that apply; and those that are not known. Raises
         UserError."""
-        if self.marked and len(label) == len(self.names):
-            marks = [MARKS.get(mark.lower()) for mark in label]
-            on, unknown = ([k for k, m in enumerate(marks) if m is which] for which in (True, None))
-            return tuple(on), tuple(unknown)
-        if self.kind == "multilabel":
-            held = label if isinstance(label, list) else [label]
-            return tuple(sorted({self.number(row, value) for value in held})), ()
-        if isinstance(label, list):
-            raise UserError(f"{row.where}: several labels. Give --problem-type multilabel")
-        return self.number(row, label), ()
+        held = label if isinstance(label, list) else [label]
+        if self.kind != "multilabel":
+            need(held is not label, f"{row.where}: several labels. Give --problem-type multilabel")
+            return self.number(row, held[0]), ()
+        marks = [value.lower() for value in held]
+        if self.marked and len(marks) == len(self.names) and {*marks} <= MARKS.keys():
+            on = tuple(k for k, mark in enumerate(marks) if MARKS[mark])
+            return on, tuple(k for k, mark in enumerate(marks) if MARKS[mark] is None)
+        return tuple(sorted({self.number(row, value) for value in held})), ()
 
     def number(self, row: Row, value: str) -> Any:
         is_value = self.kind == "regression"

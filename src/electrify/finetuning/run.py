@@ -41,7 +41,7 @@ from ..train.start import content_of, starting_point, starts_of, with_shapes
 from . import loop, metrics
 from .baselines import MAJORITY, OVERLAP, TFIDF, answer, applies, is_baseline
 from .known import read_asked
-from .one_run import Outcome, drawn_examples, expected_updates, finetune_one
+from .one_run import After, Outcome, drawn_examples, expected_updates, finetune_one
 from .options import FinetuneConfig, FinetuneSettings
 from .report import Report, draw_scores, picture, report_of
 from .tasks import TaskData
@@ -270,21 +270,24 @@ def run_all(
     earlier = next((record["threads"] for record in done.values()), None)
     tokens = loop.most_tokens(device)
     threads = choose(options.threads, tokens=tokens, earlier=earlier, **how)
-    slow = [run for run in networks if not is_quick(run.model)]
-    updates = sum(expected_updates(run.task, run.settings) for run in slow)
-    with computing_with(threads), Progress(updates, title="finetune", unit="updates") as progress:
-        for run in todo:
-            shown = None if is_quick(run.model) else progress
-            run_one(run, shown, options.corpus, partial(keep, run, done, shared))
+    updates = [0 if is_quick(r.model) else expected_updates(r.task, r.settings) for r in todo]
+    shown = Progress(sum(updates), title="finetune", unit="updates")
+    with computing_with(threads), shown as progress:
+        for run, its in zip(todo, updates, strict=True):
+
+            def after(share: float, note: str, its: int = its) -> None:
+                progress.advance(its * share, note)
+
+            run_one(run, after, options.corpus, partial(keep, run, done, shared))
             if run.save_to is not None:
                 say(f"saved for `electrify predict`: {run.save_to}")
 
 
 def run_one(
-    run: Run, progress: Progress | None, corpus: str | None, finished: Callable[[Outcome], None]
+    run: Run, after: After, corpus: str | None, finished: Callable[[Outcome], None]
 ) -> None:
     task, settings = run.task, run.settings
-    how: dict[str, Any] = {"seed": run.seed, "settings": settings, "progress": progress}
+    how: dict[str, Any] = {"seed": run.seed, "settings": settings, "after": after}
     how |= {"save_to": run.save_to, "finished": finished}
     if is_baseline(run.model):
         began = time.monotonic()
