@@ -91,42 +91,42 @@ def _file(
     return None
 
 
-Opened = Callable[[Sequence[str], bool, list[str]], tuple[str, Iterator[Any]] | None]
-"""Gives the name and the examples of the part with one of these names or patterns, None if there is
-none. The second argument: whether they have labels. The list takes the places of malformed
-lines."""
+Patterns = Sequence[str]
+Found = tuple[str, tuple[Any, ...], list[str]]
+"""The place of a part, its examples, and the places of malformed lines."""
+Opened = Callable[[Patterns, bool], Found | None]
+"""Reads the part with one of these names or patterns, if it is there. The second argument: whether
+it has labels."""
 
 
-def _in_folder(
-    row: KnownTask, folder: Path, patterns: Sequence[str], labelled: bool, odd: list[str]
-) -> tuple[str, Iterator[Any]] | None:
-    path = _file(row, folder, patterns)
+def _in_folder(row: KnownTask, folder: Path, patterns: Patterns, labelled: bool) -> Found | None:
+    path, odd = _file(row, folder, patterns), list[str]()
     if path is None:
         return None
     if row.kind == "tagging":
-        return str(path), iter(_sentences(row, path))
+        return str(path), _sentences(row, path), odd
     # GLUE's test sets have a header, even CoLA's, and a prediction for each line.
     how: Any = {"header": row.columns or True, "odd": odd} if labelled else {}
-    return str(path), _examples(row, read.question_rows(str(path), **how), labelled=labelled)
+    return str(path), _examples(row, read.question_rows(str(path), **how), labelled), odd
 
 
 def _task(row: KnownTask, opened: Opened, *, test: bool) -> TaskData:
     notes: list[str] = []
 
-    def part(patterns: Sequence[str], *, labelled: bool = True) -> Any:
-        odd: list[str] = []
-        found = opened(patterns, labelled, odd)
+    def part(patterns: Patterns, *, labelled: bool = True) -> Any:
+        found = opened(patterns, labelled)
         if found is None:
             return None
-        name, examples = Path(found[0]).name, tuple(found[1])
+        place, examples, odd = found
+        name = Path(place).name
         if not any(fnmatchcase(name, Path(pattern).name) for pattern in patterns):
             count = f"{len(examples):,} {'questions' if row.kind == 'answering' else 'examples'}"
             notes.append(f"{name} ({count}) stands in for the official {patterns[0]}")
         if odd:
             count = len(examples) + len(odd) + (not row.columns)
             few = len(odd) <= MALFORMED * count and not odd[-1].startswith(f"line {count}:")
-            fact = f"{found[0]}, {odd[0]} ({len(odd):,} of {count:,} lines are malformed); the file"
-            need(few, f"{fact} is cut or not the official one: download it again")
+            fact = f"{place}, {odd[0]} ({len(odd):,} of {count:,} lines are malformed); the file is"
+            need(few, f"{fact} cut or not the official one: download it again")
             left_out = f"{len(odd):,} malformed line{'s' * (len(odd) > 1)} left out"
             notes.append(f"{name}: {left_out} ({odd[0]})")
         return examples
@@ -144,21 +144,20 @@ def _task(row: KnownTask, opened: Opened, *, test: bool) -> TaskData:
     also = tuple(further(row.also, "is not scored"))
     tests = further(row.submission, "has no predictions", labelled=False) if test else ()
     parts: dict[str, Any] = {"train": train, "validation": validation, "test": tuple(tests)}
+    more: dict[str, Any] = {"also": also, "epochs": row.epochs, "notes": tuple(notes)}
+    if row.kind in ("tagging", "answering"):
+        make = read.tagging_of if row.kind == "tagging" else read.answering_of
+        return make(row.name, train, validation, **more)
     described = {each.name: getattr(row, each.name) for each in fields(Described)}
-    if row.kind == "answering":
-        return read.answering_of(row.name, train, validation, epochs=row.epochs, notes=tuple(notes))
-    if row.kind == "tagging":
-        more: dict[str, Any] = {"also": also, "epochs": row.epochs, "notes": tuple(notes)}
-        return read.tagging_of(row.name, train, validation, **more)
-    return TaskData(**described, **parts, also=also, notes=tuple(notes))
+    return TaskData(**described | parts | more)
 
 
-def _examples(row: KnownTask, found: Iterator[Row], *, labelled: bool) -> Iterator[Any]:
-    questions = row.kind == "answering"
-    return map(read.question_of if questions else partial(_example, row, labelled=labelled), found)
+def _examples(row: KnownTask, found: Iterator[Row], labelled: bool) -> tuple[Any, ...]:
+    make = read.question_of if row.kind == "answering" else partial(_example, row, labelled)
+    return tuple(map(make, found))
 
 
-def _example(row: KnownTask, one: Row, *, labelled: bool) -> Example:
+def _example(row: KnownTask, labelled: bool, one: Row) -> Example:
     pair = None if row.pair is None else _filled(row.pair, one)
     return Example(_filled(row.text, one), pair, _label(row, one) if labelled else 0.0)
 
@@ -207,15 +206,13 @@ def _splits(row: KnownTask, source: str) -> tuple[KnownTask, Opened]:
         text, pair = (f"{{{name}}}" for name in text_columns(source, [first], None, None))
         row = replace(row, text=text, pair=row.pair and pair, label="label")
 
-    def opened(
-        patterns: Sequence[str], labelled: bool, odd: list[str]
-    ) -> tuple[str, Iterator[Any]] | None:
+    def opened(patterns: Patterns, labelled: bool) -> Found | None:
         split = re.split(r"-v|\.", Path(patterns[0]).name)[0].replace("dev", "validation")
         if split not in sets:
             return None
         where = f"data set {source}, {row.name} {split}, row"
         found = enumerate(sets[split], 1)
         split_rows = (Row(f"{where} {number}", number, cells) for number, cells in found)
-        return patterns[0], _examples(row, split_rows, labelled=labelled)
+        return patterns[0], _examples(row, split_rows, labelled), []
 
     return row, opened

@@ -130,11 +130,6 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
 
 
-def layers_of(names: Iterable[str]) -> int:
-    """The number of layers to which parameters belong (ALBERT's shared layer counts once)."""
-    return 1 + max((int(found[1]) for name in names if (found := LAYER.search(name))), default=-1)
-
-
 # ------------------------------------------------------------------ attention
 
 
@@ -272,7 +267,8 @@ def learning_rates(net: Any, *, peak: float, decay: float, skip: bool = False) -
     issue 51), where the top layer gets decay^2.
     """
     inside = {id(p): name for name, p in net.encoder.named_parameters()}
-    n = layers_of(inside.values())
+    layers = (found for name in inside.values() if (found := LAYER.search(name)))
+    n = 1 + max((int(found[1]) for found in layers), default=-1)  # ALBERT's shared one is one
     tables = any("rel_embeddings" in name for name in inside.values())
     rates, reached = {}, False
     for full, parameter in net.named_parameters():
