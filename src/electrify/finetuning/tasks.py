@@ -226,7 +226,7 @@ def kind_of(model: str, config: Mapping[str, Any]) -> Kind:
     fine-tuned: another class, or, by the folder's metadata, a network of a run: some discriminators
     have the class for tags."""
     name = str((config.get("architectures") or [""])[0])
-    kinds = {
+    kinds: dict[str | None, Kind] = {
         problem: kind
         for kind, (auto, problem) in CLASSES.items()
         if name.endswith(auto.removeprefix("AutoModel"))
@@ -236,4 +236,4 @@ def kind_of(model: str, config: Mapping[str, Any]) -> Kind:
     need(part == TRAINED and bool(kinds), f"{model} is {what}, not a fine-tuned model")
     number = len(config.get("id2label") or range(config.get("num_labels", 2)))
     usual: Kind = "regression" if number == 1 else "classification"
-    return kinds.get(None) or kinds.get(config.get("problem_type"), usual)
+    return kinds.get(None, kinds.get(config.get("problem_type"), usual))
