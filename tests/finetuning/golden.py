@@ -51,8 +51,8 @@ def measured(model: str, task: TaskData) -> list[float]:
     sums = []
     real = loop.train
 
-    def train(net: Any, *args: Any, **named: Any) -> None:
-        real(net, *args, **named)
+    def train(net: Any, *args: Any, **named: Any) -> Any:
+        yield from real(net, *args, **named)
         weights = torch.cat([p.detach().flatten().double() for p in net.parameters()])
         sums.extend([float(weights.sum()), float(weights.square().sum())])
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from toy import THOROUGH, Given, answering, reader_of
 from zoo import predict
 
-from electrify.finetuning.encoding import NEVER, Guess
+from electrify.finetuning import encoding
+from electrify.finetuning.encoding import NEVER, Guess, Part, spans_of
 from electrify.finetuning.loop import Answered, Batch
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.problems import Answering
@@ -25,22 +26,27 @@ TOLD = Question("q", "the film", CONTEXT, (Answer("good", CONTEXT.index("good"))
 SILENT = Question("r", "the film", CONTEXT, ())
 
 
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"DOC_STRIDE": 3, "N_BEST": 5, "LONGEST_ANSWER": 4}.items():
+        monkeypatch.setattr(encoding, name, value)
+
+
 def reading(zoo: Path, *, electra: bool = False, answerless: bool = False) -> Any:
-    made = ElectraQuestions if electra else Answering
-    how: dict[str, Any] = {"max_seq_length": 13, "doc_stride": 3, "n_best": 5, "longest_answer": 4}
-    return made(reader_of(zoo / "bert"), "answering", (), answerless=answerless, **how)
+    made, reader = ElectraQuestions if electra else Answering, reader_of(zoo / "bert")
+    return made(reader, "answering", (), answerless=answerless, max_seq_length=13)
 
 
 def batch_of(places: list[int], targets: list[int] | None = None) -> Batch:
-    """One row. places: 1 for the tokens of the context."""
+    """One row. places: 1 for the class token and the tokens of the context."""
     marks = torch.tensor([places], dtype=torch.bool)
     return Batch({}, torch.tensor([len(places)]), marks, torch.tensor([targets or [0, 0, 0]]))
 
 
-def likely(outputs: dict[str, Tensor]) -> dict[tuple[int, int], float]:
+def likely(outputs: list[Tensor]) -> dict[tuple[int, int], float]:
     """The spans of the first row that are not impossible, with their scores."""
-    columns = (outputs[name][0].tolist() for name in ("starts", "ends", "scores"))
-    return {(s, e): v for s, e, v in zip(*columns, strict=True) if v > NEVER / 10}
+    columns = (column[0].tolist() for column in outputs[:3])
+    return {(s, e): v for v, s, e in zip(*columns, strict=True) if v > NEVER / 10}
 
 
 def test_windows_by_hand(zoo: Path) -> None:
@@ -53,7 +59,7 @@ def test_windows_by_hand(zoo: Path) -> None:
     every = reading(zoo, answerless=True).training([TOLD, SILENT])
     assert every.targets.tolist() == [[0, 0, 0], [0, 0, 0], [10, 10, 0], *[[0, 0, 1]] * 3]
     batch = rows.batch(torch.tensor([2]))
-    assert batch.places_BL.tolist() == [[False] * 4 + [True] * 7 + [False]]
+    assert batch.places_BL.int().tolist() == [[1, 0, 0, 0, *[1] * 7, 0]]
     tokens = problem.reader.tokenizer.convert_ids_to_tokens(batch.inputs["input_ids"][0])
     wanted = "[CLS] the film [SEP] was bad and the film was good [SEP]"
     assert tokens == wanted.split()
@@ -69,20 +75,21 @@ def test_windows_of_the_published_protocol_by_hand(zoo: Path) -> None:
     assert owned([(w.begin, w.end) for w in rows.spots]) == [(0, 6), (6, 9), (9, 13)]
     # The separator after the context may be chosen.
     batch = rows.batch(torch.tensor([2]))
-    assert batch.places_BL.tolist() == [[False] * 4 + [True] * 8]
+    assert batch.places_BL.int().tolist() == [[1, 0, 0, 0, *[1] * 8]]
 
 
-def test_spans_and_their_loss_by_hand(zoo: Path) -> None:
+def test_spans_and_their_loss_by_hand(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Start logits 1 9 3 2 5, end logits 2 9 1 4 0; places 2, 3, 4; the class token is 0."""
     problem = reading(zoo, answerless=True)
-    problem.n_best, problem.longest_answer = 3, 2
     net = Given(torch.tensor([[[1.0, 2], [9, 9], [3, 1], [2, 4], [5, 0]]])).requires_grad_(False)
-    places = [0, 0, 1, 1, 1]
-    found = problem.outputs(net, batch_of(places))
+    places = [1, 0, 1, 1, 1]
+    monkeypatch.setattr(encoding, "N_BEST", 3)
+    monkeypatch.setattr(encoding, "LONGEST_ANSWER", 2)
+    part = Part(0, 0, 3, 2, 0, [(0, 1)] * 3)
+    scores, starts, ends, null = spans_of(part, net(None)[0].numpy())
     # (2, 3) 3+4, (3, 3) 2+4, (4, 4) 5+0. (2, 4) has more than 2 tokens, (4, 3) is backward.
-    assert found["scores"].tolist() == [[7, 6, 5]]
-    assert (found["starts"].tolist(), found["ends"].tolist()) == ([[2, 3, 4]], [[3, 3, 4]])
-    assert found["null"].tolist() == [3]
+    assert (scores.tolist(), starts.tolist(), ends.tolist()) == ([7, 6, 5], [2, 3, 4], [3, 3, 4])
+    assert null == 3
     start, end = torch.tensor([1.0, 3, 2, 5]), torch.tensor([2.0, 1, 4, 0])
     for targets, first, last in (([2, 3, 0], 1, 2), ([0, 0, 1], 0, 0)):
         wanted = -(start.log_softmax(0)[first] + end.log_softmax(0)[last]) / 2
@@ -119,7 +126,7 @@ def test_the_head_by_hand(zoo: Path) -> None:
         head.none[2].weight[0, 5] = 1.0
         head.none[2].bias.fill_(-0.5)
     values = [0.3, 9.0, 0.1, 0.9, 0.5]
-    head.given, places, allowed = torch.tensor(values)[None, :, None], [0, 0, 1, 1, 1], [0, 2, 3, 4]
+    head.given, places, allowed = torch.tensor(values)[None, :, None], [1, 0, 1, 1, 1], [0, 2, 3, 4]
     start = dict(zip(allowed, log_softmax([2 * values[k] for k in allowed]), strict=True))
 
     def end(first: int) -> dict[int, float]:
@@ -134,8 +141,8 @@ def test_the_head_by_hand(zoo: Path) -> None:
         found = problem.loss(head, batch_of(places, [first, last, impossible]))
         assert found.item() == pytest.approx(wanted, abs=1e-5)
     with torch.no_grad():
-        outputs = problem.outputs(head, batch_of(places))
-    assert outputs["null"].item() == pytest.approx(none, abs=1e-5)
+        outputs = problem.beam(head, batch_of(places))
+    assert outputs[3].item() == pytest.approx(none, abs=1e-5)
     # Whatever they are: the end before the start, and the class token.
     wanted = {(s, e): start[s] + end(s)[e] for s, e in itertools.product(allowed, allowed)}
     assert likely(outputs) == pytest.approx(wanted, abs=1e-5)
@@ -161,16 +168,16 @@ def test_which_of_the_beam_are_answers(zoo: Path) -> None:
     for k, (score, row, first, last) in enumerate(beam):
         shift = rows.spots[row].start - rows.spots[row].begin if first >= 0 else 4
         scores[row, k], starts[row, k], ends[row, k] = score, first + shift, last + shift
-    outputs = {"scores": scores, "starts": starts.int(), "ends": ends.int()}
-    outputs["null"] = torch.tensor([0.5, -2.0, 1.0])
-    ((guesses,), none) = problem.best(Answered([TOLD], rows, outputs))
-    assert [Guess(g.text, round(g.score, 3)) for g in guesses] == [
+    null, shortest = torch.tensor([0.5, -2.0, 1.0]), [2, 0, 1]
+    problem.beam = lambda net, batch: [x[shortest] for x in (scores, starts, ends, null)]
+    (found,) = problem.answers(torch.nn.Module(), Answered([TOLD], rows))
+    assert [Guess(g.text, round(g.score, 3)) for g in found.guesses] == [
         Guess("plot was", -0.2),
         Guess("bad", -0.3),
         Guess("the film was good", -0.6),
         Guess("was bad", -0.9),
     ]
-    assert none == [-2.0]  # the least of its windows, the classifier's alone
+    assert found.none == -2.0  # the least of its windows, the classifier's alone
 
 
 def test_answers_are_learnt(zoo: Path, tmp_path: Path) -> None:

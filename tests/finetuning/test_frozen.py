@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from toy import chunks, outputs_of, reader_of, task_of
+from toy import chunks, reader_of, task_of
 from transformers import AutoModel, AutoTokenizer
 
 from electrify import embed
@@ -88,7 +88,7 @@ def test_features_of_words_are_the_mean_states_of_their_tokens(zoo: Path) -> Non
     must_be(words.features_RF[:3], problem, raw_WF)
     net = problem.net(dropout=0.0)
     torch.nn.init.normal_(net.out.weight)
-    tags = problem.tags(Answered(made, words, outputs_of(problem, net.eval(), words)))
+    tags = problem.answers(net.eval(), Answered(made, words))
     assert [len(t) for t in tags] == [len(s.words) for s in made]  # type: ignore[union-attr]
     flat = net({"features": words.features_RF}).argmax(-1).tolist()
     assert [own.labels.index(t) for one in tags for t in one] == flat

@@ -70,11 +70,14 @@ def test_predictions_are_in_the_order_of_the_rows(zoo, monkeypatch):
     net, rows = problem.net(dropout=0.5), problem.training(task.train[:5])
     monkeypatch.setitem(loop.TOKENS, "cpu", 20)
     done: list[float] = []
-    found = loop.predict(net, problem, rows, after=done.append)["logits"]
+    outputs, each = (
+        lambda batch: [net(batch.inputs)],
+        lambda _, logits_C: torch.from_numpy(logits_C),
+    )
+    found = torch.stack(loop.answers(net, rows, outputs, each, done.append))
     assert net.training
     assert (sum(done), len(done) > 2) == (pytest.approx(1), True)
-    each = torch.cat([one["logits"] for one in alone(problem, net.eval(), rows)])
-    torch.testing.assert_close(found, each, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found, alone(net.eval(), rows), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("total", [10, 37, 1000])
@@ -122,17 +125,13 @@ class Points:
 def three_updates(protocol: Any) -> tuple[list[float], list[float]]:
     """w after each of three updates over both points at the peak rate 0.1, and the losses."""
     line, seen, losses = Line(), list[float](), list[float]()
-
-    def after(step: int, epoch: float, loss: Tensor) -> bool:
-        seen.append(line.w.item())
-        losses.append(loss.item())
-        return True
-
     settings = FinetuneSettings(
         protocol=protocol, per_device_train_batch_size=2, warmup_ratio=0.5, weight_decay=0.01
     )
-    how: dict[str, Any] = {"rates": {"w": 0.1}, "epochs": 3, "seed": 0, "after": after}
-    loop.train(line, Squares(), Points(), settings, **how)
+    how: dict[str, Any] = {"rates": {"w": 0.1}, "epochs": 3, "seed": 0}
+    for _, _, loss in loop.train(line, Squares(), Points(), settings, **how):
+        seen.append(line.w.item())
+        losses.append(loss.item())
     return seen, losses
 
 
@@ -217,8 +216,7 @@ def test_targets_of_a_regression(zoo, protocol, value_range, wanted):
     settings = replace(QUICK, protocol=protocol)
     problem = problem_of(task, reader_of(zoo / "bert"), settings)
     assert problem.training(made).targets.tolist() == pytest.approx(wanted)
-    outputs = {"logits": torch.tensor(wanted)[:, None]}
-    assert problem.values(outputs) == pytest.approx([1.0, 2.0, 4.5], abs=1e-6)
+    assert problem.values(torch.tensor(wanted)[:, None]) == pytest.approx([1.0, 2.0, 4.5], abs=1e-6)
 
 
 def test_pairs_in_both_orders() -> None:

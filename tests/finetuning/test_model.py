@@ -12,7 +12,7 @@ import torch.nn.functional as F
 import transformers
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from toy import CPU, alone, chunks, outputs_of, questions, reader_of, sharpened
+from toy import CPU, alone, chunks, logits_of, questions, reader_of, sharpened
 from zoo import predict, save_tokenizer
 
 from electrify.errors import UserError
@@ -158,9 +158,8 @@ def test_neither_padding_nor_the_batch_changes_a_text(zoo: Path, decoder: Path, 
     problem = Texts(reader, "classification", ("a", "b"), max_seq_length=39)
     net = sharpened(problem.net(dropout=None))
     rows = problem.rows([Example(text) for text in TEXTS])
-    together = outputs_of(problem, net, rows)["logits"]
-    each = torch.cat([one["logits"] for one in alone(problem, net, rows)])
-    torch.testing.assert_close(together, each, atol=1e-4, rtol=1e-4)
+    together = logits_of(net, rows)
+    torch.testing.assert_close(together, alone(net, rows), atol=1e-4, rtol=1e-4)
     assert not torch.allclose(together[0], together[1], atol=1e-3)
 
 
@@ -252,8 +251,8 @@ def test_classes_in_a_pipeline(zoo: Path, tmp_path: Path, name: str, classes: in
     labels, folder = tuple(f"class {k}" for k in range(classes)), tmp_path / "saved"
     problem = Texts(reader_of(zoo / name), "classification", labels, **LENGTH)
     net = saved(problem, folder)
-    outputs = outputs_of(problem, net, problem.rows([Example(text) for text in TEXTS]))
-    wanted_NC = problem.probabilities(outputs)
+    logits_NC = logits_of(net, problem.rows([Example(text) for text in TEXTS]))
+    wanted_NC = problem.probabilities(logits_NC)
     pipeline = transformers.pipeline("text-classification", model=str(folder), device="cpu")
     by_the_library = pipeline(TEXTS, top_k=None)
     ours = predict(folder, TEXTS, bf16="false", device="cpu", probabilities=True)
@@ -275,7 +274,7 @@ def test_pairs_and_several_labels_in_the_librarys_class(zoo, tmp_path, name):
     problem = Texts(reader_of(zoo / name), "multilabel", ("a", "b", "c"), **LENGTH)
     net = saved(problem, folder)
     rows = problem.rows([Example(text, "it was", ()) for text in TEXTS])
-    wanted_NC = problem.probabilities(outputs_of(problem, net, rows))
+    wanted_NC = problem.probabilities(logits_of(net, rows))
     found = predict(folder, TEXTS, pairs=["it was"] * 3, bf16="false", probabilities=True)
     assert load_finetuned(str(folder), device=CPU).kind == "multilabel"
     model, tokenizer = loaded(folder, "SequenceClassification")
@@ -297,8 +296,8 @@ def test_a_regression_on_its_own_scale(zoo: Path, tmp_path: Path, name: str) -> 
     problem.fit([Example("a", None, value) for value in (100.0, 110.0, 160.0)])
     assert (problem.center, problem.scale) == (pytest.approx(370 / 3), pytest.approx(26.2466929))
     net = saved(problem, folder, scaled=(problem.scale, problem.center))
-    outputs = outputs_of(problem, net, problem.rows([Example(text) for text in TEXTS]))
-    wanted = problem.values(outputs)
+    logits_NC = logits_of(net, problem.rows([Example(text) for text in TEXTS]))
+    wanted = problem.values(logits_NC)
     assert max(wanted) - min(wanted) > 0.1
     model, tokenizer = loaded(folder, "SequenceClassification")
     with torch.inference_mode():

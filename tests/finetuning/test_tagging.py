@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy import Given, reader_of, task_of
 
-from electrify.finetuning.encoding import windows
+from electrify.finetuning.encoding import classes_of, tags_of, windows
 from electrify.finetuning.loop import Answered, Batch
 from electrify.finetuning.metrics import span_scores, spans
 from electrify.finetuning.problems import NO_WORD, Tagging
@@ -52,10 +52,13 @@ def test_rows_of_several_windows_by_hand(zoo: Path) -> None:
     assert batch.places_BL.int().tolist() == [[0, 1, 1, 1, 1, 1, 0, 0]]
     begins = rows.targets != NO_WORD
     assert int(begins.sum()) == 9
-    classes = torch.zeros(len(rows.lengths_N), 8, dtype=torch.int32)
-    classes[begins] = torch.arange(9, dtype=torch.int32) % 2
-    held = Answered([one], rows, {"classes": classes})
-    assert problem.tags(held) == [one.tags]
+    places = [(k, start, stop) for row in rows.spots for _, k, start, stop in row]
+    assert places[:4] == [(0, 1, 3), (1, 3, 4), (2, 4, 5), (3, 5, 6)]
+    assert [k for k, *_ in places] == list(range(9))
+    held = Answered(
+        [one], rows, tags_of([one], [[k % 2 for _, k, *_ in row] for row in rows.spots], "AB")
+    )
+    assert held.answers == [one.tags]
     task = task_of("tagging", [one], metrics=("accuracy",))
     assert problem.score(task, held) == {"accuracy": 1.0}
     lines = problem.files("t", task, held)["t.txt"].splitlines()
@@ -77,11 +80,11 @@ def test_a_words_logits_are_the_mean_of_its_tokens(zoo: Path) -> None:
     wanted = torch.nn.functional.cross_entropy(wanted_WC, torch.tensor([1, 0, 1]))
     torch.testing.assert_close(loss, wanted)
     assert problem.weight(batch) == 3
-    found_BL = problem.outputs(net, batch)["classes"]
-    assert found_BL.shape == targets.shape
-    at = ([0, 0, 1], [1, 3, 1])
-    assert found_BL[at].tolist() == wanted_WC.argmax(-1).tolist()
-    assert int(found_BL.sum()) == int(found_BL[at].sum())
+    words = [(0, 0, 1, 3), (0, 1, 3, 4)], [(1, 0, 1, 2)]
+    classes = [
+        k for row, logits in zip(words, each.numpy(), strict=True) for k in classes_of(row, logits)
+    ]
+    assert classes == wanted_WC.argmax(-1).tolist()
     loss.backward()
     grad = net.logits_BLC.grad
     assert torch.equal(grad[0, 1], grad[0, 2])

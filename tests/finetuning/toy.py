@@ -60,18 +60,17 @@ class Given(torch.nn.Module):
         return self.logits_BLC
 
 
-def outputs_of(problem: Any, net: Any, rows: Any) -> dict[str, torch.Tensor]:
+def logits_of(net: Any, rows: Any) -> torch.Tensor:
     """All rows in one batch."""
     with torch.inference_mode():
-        return problem.outputs(net, rows.batch(torch.arange(len(rows.lengths_N))))
+        return net(rows.batch(torch.arange(len(rows.lengths_N))).inputs)
 
 
-def alone(problem: Any, net: Any, rows: Any) -> list[dict[str, torch.Tensor]]:
-    """The outputs of each row, in a batch of its own."""
+def alone(net: Any, rows: Any) -> torch.Tensor:
+    """The logits of each row, in a batch of its own."""
     with torch.inference_mode():
-        return [
-            problem.outputs(net, rows.batch(torch.tensor([k]))) for k in range(len(rows.lengths_N))
-        ]
+        batches = (rows.batch(torch.tensor([k])) for k in range(len(rows.lengths_N)))
+        return torch.cat([net(batch.inputs) for batch in batches])
 
 
 def task_of(kind: Any, train: Any, **fields: Any) -> TaskData:

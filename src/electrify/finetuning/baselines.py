@@ -11,16 +11,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib.metadata import version
 from typing import Any
 from unicodedata import category, normalize
 
 import numpy as np
 
 from ..exporting.places import FROZEN
-from ..files import text_hash
 from . import metrics
-from .metrics import UNKNOWN, Array, span_scores, targets_of
+from .metrics import UNKNOWN, Array, targets_of
 from .tasks import Example, Sentence, TaskData
 
 BASELINE = "baseline:"
@@ -46,35 +44,22 @@ def applies(model: str, task: TaskData) -> bool:
     return task.kind != "answering" or not (model == MAJORITY or model.startswith(FROZEN))
 
 
-def baseline_hashes(model: str) -> dict[str, str]:
-    """What the scores of a baseline depend on besides the examples."""
-    metrics.need("sklearn")
-    weights = text_hash(f"{model} {version('scikit-learn')}")[:16]
-    return {"weights": weights, "tokenizer": "none"}
-
-
 def answer(
     model: str, task: TaskData, examples: Sequence[Any], *, class_weights: str = "none"
 ) -> dict[str, float]:
     """Fits a baseline to training examples and scores it on the task's validation set and further
-    sets. class_weights: none or balanced."""
-    weights = None if class_weights == "none" else class_weights
+    sets. class_weights: none or balanced. Raises UserError without scikit-learn."""
+    metrics.need("sklearn")
     if task.kind == "tagging":
         fitted = _frequent_tags(examples)
     else:
+        weights = None if class_weights == "none" else class_weights
         fitted = _of_texts(model, task, examples, weights)
-    scores = _scores(task, task.validation, fitted)
+    scores = metrics.scores_of(task, task.validation, *fitted(task.validation))
     for name, further in task.also:
-        scores |= {f"{k}_{name}": v for k, v in _scores(task, further, fitted).items()}
+        its = metrics.scores_of(task, further, *fitted(further))
+        scores |= {f"{metric}_{name}": value for metric, value in its.items()}
     return scores
-
-
-def _scores(task: TaskData, examples: Sequence[Any], fitted: Fitted) -> dict[str, float]:
-    predictions, probabilities = fitted(examples)
-    if task.kind == "tagging":
-        scores = span_scores([s.tags for s in examples], predictions)
-        return {name: scores[name] for name in task.metrics}
-    return metrics.score(task.metrics, targets_of(task, examples), predictions, probabilities)
 
 
 def _frequent_tags(examples: Sequence[Sentence]) -> Fitted:
@@ -107,8 +92,8 @@ def _of_texts(
     # With several labels, each class is a classification of its own.
     single = task.kind == "classification"
     classes = len(task.labels) if single else 2
-    columns = [targets] if single else targets.T
     learnable = features is not _nothing
+    columns = [targets] if single else targets.T
     models = [_logistic(rows, column, weights, learnable=learnable) for column in columns]
 
     def fitted(held: Sequence[Example]) -> tuple[Array, Array]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
@@ -23,11 +24,11 @@ from ..text.streams import ending_of
 from ..values import given_texts
 from . import new_texts
 from .encoding import Truncation, fitting, rows_of_texts
+from .new_texts import After, Files
 from .options import EmbedConfig
 from .tasks import Example
 
 Array = np.ndarray[Any, Any]
-After = Callable[[float], None]
 Blocks = Iterator[tuple[list[new_texts.Item], Array]]
 MAX_SEQ_LENGTH = 512
 SENTENCE_MODULES = "modules.json"
@@ -62,25 +63,25 @@ class Embedder:
             computing_in_bf16(reader.encoder)
         return reader, fitting(reader, self.options.max_seq_length, MAX_SEQ_LENGTH)
 
-    def outputs(self, encoder: Any, batch: Any) -> dict[str, Any]:
-        """`vectors` [B, D] of a minibatch, in float32."""
+    def vectors(self, batch: Any) -> Any:
+        """[B, D] of a minibatch, in float32."""
+        from .loop import mean_state
         from .problems import class_tokens
 
-        states_BLD = encoder(**batch.inputs).last_hidden_state.float()
+        states_BLD = self.reader.encoder(**batch.inputs).last_hidden_state.float()
         if self.options.pooling == "mean":
-            mask_BL1 = batch.inputs["attention_mask"][..., None].float()
-            return {"vectors": (states_BLD * mask_BL1).sum(1) / mask_BL1.sum(1)}
+            return mean_state(states_BLD, batch)
         places_B = class_tokens(batch, last=self.reader.last)
-        return {"vectors": states_BLD.take_along_dim(places_B[:, None, None], 1)[:, 0]}
+        return states_BLD.take_along_dim(places_B[:, None, None], 1)[:, 0]
 
     def __call__(self, examples: list[Any], after: After = lambda _: None) -> Array:
         """[N, D], float32. Raises UserError if they are not numbers."""
         from . import loop
 
         rows = loop.Rows.of(self.reader, *rows_of_texts(self.reader, examples, self.length))
-        found = loop.predict(self.reader.encoder, self, rows, after=after)
         self.truncation.add(examples, rows.lengths_N.tolist())
-        return found["vectors"].numpy()
+        outputs, each = lambda batch: [self.vectors(batch)], lambda _, vector_D: vector_D
+        return np.stack(loop.answers(self.reader.encoder, rows, outputs, each, after))
 
 
 class SentenceEmbedder(Embedder):
@@ -171,17 +172,15 @@ def embed_files(options: EmbedConfig) -> str:
     Raises UserError."""
     began = time.monotonic()
     new_texts.must_be_ready(options, options.output_file)
-    how: dict[str, Any] = {"text_column": options.text_column, "header": options.header}
-    files, corpus = new_texts.Files(options.files, "regression", pairs=False, **how), None
+    files, corpus = Files.of(options, pairs=False), None
     (first, *_) = files.check()
-    given = options.center or options.whiten
-    if given is not None:
+    if given := options.center or options.whiten:
         same = ending_of(given) == ending_of(options.files[0])
-        corpus = new_texts.Files((given,), "regression", pairs=False, **how if same else {})
+        corpus = replace(files, paths=(given,)) if same else Files((given,), pairs=False)
         corpus.check()
     embedder = embedder_of(options)
     path = Path(options.output_file)
-    columns = list(new_texts.joined(first.columns, {"embedding": None}))
+    columns = list(new_texts.joined(first, {"embedding": None}))
     with new_texts.threads_of(options, embedder), written(path) as part, part.open("wb") as stream:
         vectors = _vectors(options, embedder, files, corpus)
         if path.suffix.lower() == ".npy":
@@ -202,9 +201,7 @@ def closeness(model: str) -> str:
     )
 
 
-def _vectors(
-    options: EmbedConfig, embedder: Any, files: new_texts.Files, corpus: new_texts.Files | None
-) -> Blocks:
+def _vectors(options: EmbedConfig, embedder: Any, files: Files, corpus: Files | None) -> Blocks:
     """Every block of the files with its vectors, which the corpus has centred or whitened."""
     transform = None
     if corpus is not None:
@@ -261,13 +258,11 @@ def embed(
     """The vectors of texts, [N, D] in float32. See `electrify.embed`. Raises UserError."""
     both = center is not None and whiten is not None
     need(not both, "center and whiten exclude each other: whitening centres too")
-    given = given_texts(texts)
-    corpus = whiten if center is None else center
+    given, corpus = given_texts(texts), whiten if center is None else center
     width = embedder.reader.width
     found_ND = np.concatenate([np.empty((0, width), np.float32), *_blocks(embedder, given)])
-    new_texts.tell(
-        [new_texts.unknown_note(embedder, map(Example, given)), embedder.truncation.text()]
-    )
+    unknown = new_texts.unknown_note(embedder, map(Example, given))
+    new_texts.tell([unknown, embedder.truncation.text()])
     if corpus is not None:
         blocks = _blocks(embedder, given_texts(corpus))
         how: dict[str, Any] = {"width": width, "whiten": whiten is not None}

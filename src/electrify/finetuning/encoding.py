@@ -8,9 +8,11 @@ Shape suffixes: B windows, L tokens, W spans that begin with a token, K spans ke
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +24,6 @@ Piece = tuple[int, int]
 """A token and its token type."""
 Lists = Sequence[Sequence[int]]
 Places = Sequence[tuple[int, int]]
-T = TypeVar("T")
 # ELECTRA's values for SQuAD (google-research/electra, configure_finetuning.py). A window begins
 # DOC_STRIDE tokens after the one before it (BERT's meaning of the word).
 DOC_STRIDE = 128
@@ -149,15 +150,21 @@ class Truncation:
 # ------------------------------------------------------------------ words
 
 
+Word = tuple[int, int, int, int]
+"""A word that is tagged in a row: the number of its sentence, its number there, and its tokens in
+the row from start to stop."""
+
+
 def rows_of_words(
-    tokenizer: Any, frame: Frame, sentences: Sequence[Sentence], length: int
-) -> Iterator[tuple[list[int], list[int], Sentence, list[tuple[int, int, int]]]]:
+    reader: Any, sentences: Sequence[Sentence], length: int
+) -> Iterator[tuple[list[int], list[int], list[Word]]]:
     """The rows of all sentences, in order: token ids and types of a sentence, or of a window of
-    one, and of each word that is tagged there its number in the sentence and its tokens from start
-    to stop. Each word is in one row. length: the most tokens of a row."""
+    one, and the words that are tagged there. Each word is in one row. length: the most tokens of a
+    row."""
+    frame = Frame.of(reader.tokenizer, "a")
     room = length - frame.room
-    pieces_of = _pieces(tokenizer, sentences)
-    for sentence in sentences:
+    pieces_of = _pieces(reader.tokenizer, sentences)
+    for number, sentence in enumerate(sentences):
         pieces = [pieces_of[word][:room] for word in sentence.words]
         for window in windows(list(map(len, pieces)), room):
             inside = pieces[window.begin : window.end]
@@ -165,9 +172,22 @@ def rows_of_words(
             words = []
             for k, word in enumerate(inside, window.begin):
                 if window.first <= k < window.last:
-                    words.append((k, at, at + len(word)))
+                    words.append((number, k, at, at + len(word)))
                 at += len(word)
-            yield ids, types, sentence, words
+            yield ids, types, words
+
+
+def classes_of(words: Sequence[Word], logits_LC: Array) -> list[int]:
+    """The class of each word of a row, by the mean of the logits of its tokens."""
+    return [int(logits_LC[start:stop].mean(0).argmax()) for _, _, start, stop in words]
+
+
+def tags_of(
+    sentences: Sequence[Sentence], classes: Sequence[list[int]], labels: Sequence[str]
+) -> list[tuple[str, ...]]:
+    """The tags of each sentence, from the classes of the words of all rows."""
+    names = (labels[k] for row in classes for k in row)
+    return [tuple(next(names) for _ in sentence.words) for sentence in sentences]
 
 
 def _pieces(tokenizer: Any, sentences: Sequence[Sentence]) -> dict[str, list[int]]:
@@ -192,35 +212,20 @@ class Window(NamedTuple):
 def windows(pieces: Sequence[int], room: int) -> list[Window]:
     """Windows over words with these numbers of pieces (none above `room`): every word is in the
     tagged part of exactly one."""
-    spans = list[tuple[int, int]]()
-    begin = 0
-    while True:
-        end = begin
-        used = 0
-        while end < len(pieces) and used + pieces[end] <= room:
-            used += pieces[end]
-            end += 1
+    total = [0, *accumulate(pieces)]
+    spans, begin, end = list[tuple[int, int]](), 0, 0
+    while not spans or end < len(pieces):
+        end = bisect_right(total, total[begin] + room) - 1
         spans.append((begin, end))
-        if end == len(pieces):
-            break
-        following = end
-        used = 0
-        while following - 1 > begin and used + pieces[following - 1] <= room // 2:
-            following -= 1
-            used += pieces[following]
-        while used + pieces[end] > room:  # the next word must fit after what is repeated
-            used -= pieces[following]
-            following += 1
-        begin = following
+        if end < len(pieces):  # the next word must fit after what is repeated
+            repeated = max(total[end] - room // 2, total[end + 1] - room)
+            begin = max(begin + 1, bisect_left(total, repeated))
     middles = ((spans[k + 1][0] + spans[k][1] + 1) // 2 for k in range(len(spans) - 1))
     cuts = [0, *middles, len(pieces)]
     return [Window(begin, end, cuts[k], cuts[k + 1]) for k, (begin, end) in enumerate(spans)]
 
 
 # ------------------------------------------------------------------ questions
-
-Spans = Sequence[Array]
-"""Of each window the best spans: scores, starts and ends, [B, K] each."""
 
 
 class Guess(NamedTuple):
@@ -231,19 +236,34 @@ class Guess(NamedTuple):
     score: float
 
 
-Guesses = Sequence[Sequence[Guess]]
-"""Of each question, the best first."""
+class Answers(NamedTuple):
+    """The best answers to a question, best first, and how much speaks for none: the less, the
+    better the answer."""
+
+    guesses: list[Guess]
+    none: float
+
+    @property
+    def text(self) -> str:
+        """The best answer, "" if there is none."""
+        return self.guesses[0].text if self.guesses else ""
+
+
+Spans = tuple[Array, Array, Array, float]
+"""Of a window the best spans: scores, starts and ends, [K] each, and the score of no answer."""
 
 
 @dataclass(frozen=True)
 class Part:
     """A window over the context of a question: its tokens [begin, end), of which the first stands
-    at `start` in the row. offsets: characters of the context's tokens."""
+    at `start` in the row. none: the place of the class token. offsets: characters of the context's
+    tokens."""
 
     question: int
     begin: int
     end: int
     start: int
+    none: int
     offsets: Places
 
     @property
@@ -258,28 +278,25 @@ class Part:
 
 
 def rows_of_questions(
-    tokenizer: Any,
-    frame: Frame,
-    questions: Sequence[Question],
-    length: int,
-    *,
-    stride: int = DOC_STRIDE,
+    reader: Any, questions: Sequence[Question], length: int
 ) -> Iterator[tuple[list[int], list[int], Part]]:
     """The windows of all questions, in order: token ids, types, and which part of the context.
-    frame: of two texts. length: the most tokens of a row."""
+    length: the most tokens of a row."""
+    frame = Frame.of(reader.tokenizer, "a", "b")
     texts = list({text: None for q in questions for text in (q.context, q.question)})
     # The library warns of contexts longer than a sequence, which are what windows are for.
     how = {"add_special_tokens": False, "padding": False, "verbose": False}
-    found = tokenizer(texts, return_offsets_mapping=True, **how)
+    found = reader.tokenizer(texts, return_offsets_mapping=True, **how)
     both = zip(found["input_ids"], found["offset_mapping"], strict=True)
     tokens = dict(zip(texts, both, strict=True))
     for number, question in enumerate(questions):
         asked = tokens[question.question][0][: min(QUESTION_TOKENS, length // 2)]
         context, offsets = tokens[question.context]
         room = length - frame.room - len(asked)
-        for begin, end in windows_over(len(context), room, stride):
+        for begin, end in windows_over(len(context), room, DOC_STRIDE):
             ids, types, (_, start) = frame.around(asked, context[begin:end])
-            yield ids, types, Part(number, begin, end, start, offsets)
+            none = len(ids) - 1 if getattr(reader, "last", False) else 0
+            yield ids, types, Part(number, begin, end, start, none, offsets)
 
 
 def windows_over(length: int, room: int, stride: int) -> list[tuple[int, int]]:
@@ -305,57 +322,39 @@ def tokens_of(answer: Answer, context: str, offsets: Places) -> tuple[int, int] 
     return (inside[0], inside[-1]) if inside else None
 
 
-def best_spans(
-    start_BL: Array, end_BL: Array, *, longest: int = LONGEST_ANSWER, keep: int = N_BEST
-) -> Spans:
-    """The `keep` spans of at most `longest` tokens with the highest sums of logits, the best first.
-    Logits of tokens that no span may begin or end with are NEVER."""
-    behind_BL = np.pad(end_BL, ((0, 0), (0, longest - 1)), constant_values=NEVER)
-    scores_BLW = start_BL[..., None] + np.lib.stride_tricks.sliding_window_view(
-        behind_BL, longest, axis=1
-    )
-    scores_BN = scores_BLW.reshape(len(start_BL), -1)
-    lacking = max(0, keep - scores_BN.shape[1])
-    scores_BN = np.pad(scores_BN, ((0, 0), (0, lacking)), constant_values=NEVER)
-    at_BK = np.argsort(-scores_BN, axis=1, kind="stable")[:, :keep]
-    starts_BK = at_BK // longest
-    scores_BK = np.take_along_axis(scores_BN, at_BK, axis=1)
-    return scores_BK, starts_BK, starts_BK + at_BK % longest
+def spans_of(part: Part, logits_L2: Array) -> Spans:
+    """The N_BEST spans of a window, at most LONGEST_ANSWER tokens long, with the largest sums of
+    logits, best first; and the class token's sum."""
+    logits_2L = np.full((2, len(logits_L2)), NEVER, np.float32)
+    logits_2L[:, part.start : part.stop] = logits_L2[part.start : part.stop].T
+    start_L, end_L = logits_2L
+    behind_L = np.pad(end_L, (0, LONGEST_ANSWER - 1), constant_values=NEVER)
+    ends_LW = np.lib.stride_tricks.sliding_window_view(behind_L, LONGEST_ANSWER)
+    scores_LW = start_L[:, None] + ends_LW
+    at_K = np.argsort(-scores_LW, axis=None, kind="stable")[:N_BEST]
+    starts_K, further_K = np.divmod(at_K, LONGEST_ANSWER)
+    none = float(logits_L2[part.none].sum())
+    return scores_LW.ravel()[at_K], starts_K, starts_K + further_K, none
 
 
-def guesses_of(
-    questions: Sequence[Question], windows: Sequence[Part], spans: Spans, *, n_best: int = N_BEST
-) -> list[list[Guess]]:
-    """The `n_best` best different answers to each question over all of its windows, best first."""
+def best_answers(
+    questions: Sequence[Question], parts: Sequence[Part], spans: Sequence[Spans], *, alone: bool
+) -> list[Answers]:
+    """Of each question the N_BEST best different answers over all of its windows, best first, and
+    how much speaks for no answer. alone: this is the class token's score by itself, instead of its
+    distance from the best answer's."""
     found: list[dict[str, float]] = [{} for _ in questions]
-    columns = (column.tolist() for column in spans)
-    for window, *its in zip(windows, *columns, strict=True):
-        context = questions[window.question].context
-        mine = found[window.question]
-        for score, first, last in zip(*its, strict=True):
-            if score > NEVER / 10 and window.begin < window.end:
-                begin, end = window.characters(first, last)
+    null = [math.inf] * len(questions)
+    for part, (*columns, none) in zip(parts, spans, strict=True):
+        context, mine = questions[part.question].context, found[part.question]
+        null[part.question] = min(none, null[part.question])
+        for score, first, last in zip(*(column.tolist() for column in columns), strict=True):
+            if score > NEVER / 10 and part.begin < part.end:
+                begin, end = part.characters(first, last)
                 text = context[begin:end].strip()
                 if text:  # tokens of nothing but blanks are not an answer
                     mine[text] = max(score, mine.get(text, score))
-    ranked = (sorted(its.items(), key=lambda item: -item[1]) for its in found)
-    return [[Guess(*item) for item in its[:n_best]] for its in ranked]
-
-
-def answerless(
-    guesses: Guesses, windows: Sequence[Part], null_B: Sequence[float], *, alone: bool = False
-) -> list[float]:
-    """How much speaks for no answer to each question: the less, the better the answer. null_B: the
-    score of the class token in each window. alone: this score by itself, instead of its distance
-    from the best guess's."""
-    least = [math.inf] * len(guesses)
-    for window, value in zip(windows, null_B, strict=True):
-        least[window.question] = min(value, least[window.question])
-    if alone:
-        return least
-    return [x - (its[0].score if its else 0.0) for x, its in zip(least, guesses, strict=True)]
-
-
-def firsts(guesses: Guesses) -> list[str]:
-    """The best guess for each question, "" if there is none."""
-    return [found[0].text if found else "" for found in guesses]
+    ranked = (sorted(its.items(), key=lambda item: -item[1])[:N_BEST] for its in found)
+    guesses = [[Guess(*item) for item in its] for its in ranked]
+    best = [0.0 if alone or not its else its[0].score for its in guesses]
+    return [Answers(*each) for each in zip(guesses, np.subtract(null, best).tolist(), strict=True)]

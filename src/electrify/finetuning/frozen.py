@@ -16,13 +16,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..train.machine import pick_device
 from .encoding import fitting, rows_of_texts
-from .loop import Batch, Rows, most_tokens, pieces
+from .loop import Batch, Rows, answers, mean_state
 from .metrics import spearman
 from .model import load_encoder
 from .problems import NO_WORD, Problem, Tagging, Texts, of_words
@@ -53,12 +54,13 @@ class Probe(nn.Module):
 @dataclass(frozen=True)
 class Features:
     """Rows whose inputs are features: one vector a text, or one a word. words: which of a
-    sentence's places [N, L] are words; the features are in their order."""
+    sentence's places [N, L] are words; the features are in their order. spots: these words."""
 
     features_RF: Tensor
     lengths_N: Tensor
     targets: Tensor
     words_NL: Tensor | None = None
+    spots: Any = None
 
     @property
     def device(self) -> torch.device:
@@ -94,7 +96,6 @@ class Probed(Problem):
         self.taken = {"last": 1, "last4": min(4, depth + 1), "all": depth + 1}[self.layers]
         """How many states, counted from the last one: `all` are those of every block and the
         embeddings."""
-        self.reader.encoder.eval()
 
     def net(self, *, dropout: float | None) -> Probe:
         config = self.reader.encoder.config
@@ -107,10 +108,6 @@ class Probed(Problem):
 
     def features(self, examples: Sequence[Any]) -> Features:
         raise NotImplementedError
-
-    def empty(self, number: int) -> Tensor:
-        """Room for the states of the chosen layers."""
-        return torch.empty(number, self.taken * self.reader.width, device=self.reader.device)
 
     def training(self, examples: Sequence[Any]) -> Features:
         """Takes the mean and the deviation of each feature from these examples."""
@@ -127,16 +124,17 @@ class Probed(Problem):
         found.features_RF.sub_(self.mean_F).div_(self.std_F)  # there may be no room for a copy
         return found
 
-    def states(self, rows: Rows) -> Iterator[tuple[Tensor, Batch, list[Tensor]]]:
-        """Batches of the rows: their numbers [B], the batch, and the states of the chosen layers,
-        [B, L, D] each in float32."""
-        numbers_N = torch.arange(len(rows.lengths_N))
-        for index_B in pieces(numbers_N, rows.lengths_N, most_tokens(self.reader.device)):
-            batch = rows.batch(index_B)
-            kind = self.reader.device.type
-            with torch.no_grad(), torch.autocast(kind, torch.bfloat16, enabled=self.bf16):
-                output = self.reader.encoder(**batch.inputs, output_hidden_states=True)
-            yield index_B, batch, [x.float() for x in output.hidden_states[-self.taken :]]
+    def states(self, batch: Batch) -> list[Tensor]:
+        """Of the chosen layers, [B, L, D] each in float32."""
+        with torch.autocast(self.reader.device.type, torch.bfloat16, enabled=self.bf16):
+            output = self.reader.encoder(**batch.inputs, output_hidden_states=True)
+        return [x.float() for x in output.hidden_states[-self.taken :]]
+
+    def computed(self, rows: Rows, features: Any, each: Any) -> Tensor:
+        """The features [R, F] of all rows. features: of a batch. each: of a row, from its number
+        and its part of them."""
+        found = answers(self.reader.encoder, rows, lambda batch: [features(batch)], each)
+        return torch.from_numpy(np.concatenate(found)).to(self.reader.device)
 
 
 @dataclass
@@ -161,13 +159,13 @@ class FrozenTexts(Probed, Texts):
     def mean_states(self, examples: Sequence[Example]) -> Iterator[Tensor]:
         """[N, F]: the mean of each text's states, special tokens included; then, of pairs, that of
         each second text's."""
+
+        def means(batch: Batch) -> Tensor:
+            return torch.cat([mean_state(x_BLD, batch) for x_BLD in self.states(batch)], -1)
+
         for texts in zip(*([e.text, e.pair][: 1 + self.pairs] for e in examples), strict=True):
-            found_NF = self.empty(len(texts))
-            for index_B, batch, layers in self.states(self.read([Example(t or "") for t in texts])):
-                mask_BL1 = batch.inputs["attention_mask"][..., None].float()
-                pooled = [(x_BLD * mask_BL1).sum(1) / mask_BL1.sum(1) for x_BLD in layers]
-                found_NF[index_B.to(self.reader.device)] = torch.cat(pooled, -1)
-            yield found_NF
+            rows = self.read([Example(text or "") for text in texts])
+            yield self.computed(rows, means, lambda _, x_F: x_F[None])
 
 
 @dataclass
@@ -176,18 +174,21 @@ class FrozenTagging(Probed, Tagging):
 
     def features(self, examples: Sequence[Sentence]) -> Features:
         rows = Tagging.rows(self, examples)
-        begins_NL = rows.targets != NO_WORD
-        number_NL = begins_NL.flatten().cumsum(0).view_as(begins_NL) - 1
-        found_WF = self.empty(int(begins_NL.sum()))
-        for index_B, batch, layers in self.states(rows):
-            at_B = index_B.to(self.reader.device)
-            words_W = number_NL[at_B][begins_NL[at_B]]
-            found_WF[words_W] = of_words(torch.cat(layers, -1), batch)
+
+        def means(batch: Batch) -> Tensor:
+            """[B, most words of a row, F]."""
+            found_WF = of_words(torch.cat(self.states(batch), -1), batch)
+            counts_B = (batch.targets != NO_WORD).sum(1)
+            of_rows = list(found_WF.split(counts_B.tolist()))
+            return nn.utils.rnn.pad_sequence(of_rows, batch_first=True)
+
+        found_WF = self.computed(rows, means, lambda k, x_WF: x_WF[: len(rows.spots[k])])
         lengths_N = torch.tensor([len(s.words) for s in examples])
         words_NL = (torch.arange(int(lengths_N.max())) < lengths_N[:, None]).to(self.reader.device)
         targets_NL = torch.full_like(words_NL, NO_WORD, dtype=torch.int32)
-        targets_NL[words_NL] = rows.targets[begins_NL]
-        return Features(found_WF, lengths_N, targets_NL, words_NL)
+        targets_NL[words_NL] = rows.targets[rows.targets != NO_WORD]
+        spots = [[(n, k, k, k + 1) for k in range(len(s.words))] for n, s in enumerate(examples)]
+        return Features(found_WF, lengths_N, targets_NL, words_NL, spots)
 
 
 def cosine_score(

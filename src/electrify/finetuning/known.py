@@ -53,15 +53,13 @@ def read_task(row: KnownTask, data_dir: str | None, *, test: bool = False) -> Ta
         raise UserError(f"--data-dir is missing: the folder that holds {wanted}")
     folder = Path(folder_of(row, source))
     file = _training_file(row, folder)
-    if file is None:
-        is_there = folder.is_dir()
-        on_hub = any(folder.glob("*/*.parquet")) if is_there else may_be_on_hub(source)
-        what = f"no {wanted} for {row.name} there" if is_there else "no such folder"
-        need(row.hub is not None and on_hub, f"--data-dir {source}: {what}")
-        return _task(*_splits(row, str(folder) if is_there else source), test=test)
-    if row.kind == "tagging":
-        return _tagging(row, file.parent)
-    return _task(row, partial(_in_folder, row, file.parent), test=test)
+    if file is not None:
+        return _task(row, partial(_in_folder, row, file.parent), test=test)
+    is_there = folder.is_dir()
+    on_hub = any(folder.glob("*/*.parquet")) if is_there else may_be_on_hub(source)
+    what = f"no {wanted} for {row.name} there" if is_there else "no such folder"
+    need(row.hub is not None and on_hub, f"--data-dir {source}: {what}")
+    return _task(*_splits(row, str(folder) if is_there else source), test=test)
 
 
 # ------------------------------------------------------------------ files
@@ -93,65 +91,73 @@ def _file(
     return None
 
 
-Opened = Callable[[Sequence[str], list[str] | None], tuple[str, Iterator[Row]] | None]
-"""Gives the name and the rows of the part with one of these names or patterns, None if there is
-none. The list takes the places of malformed lines; None for a part without labels."""
+Patterns = Sequence[str]
+Found = tuple[str, tuple[Any, ...], list[str]]
+"""The place of a part, its examples, and the places of malformed lines."""
+Opened = Callable[[Patterns, bool], Found | None]
+"""Reads the part with one of these names or patterns, if it is there. The second argument: whether
+it has labels."""
 
 
-def _in_folder(
-    row: KnownTask, folder: Path, patterns: Sequence[str], odd: list[str] | None
-) -> tuple[str, Iterator[Row]] | None:
-    path = _file(row, folder, patterns)
+def _in_folder(row: KnownTask, folder: Path, patterns: Patterns, labelled: bool) -> Found | None:
+    path, odd = _file(row, folder, patterns), list[str]()
+    if path is None:
+        return None
+    if row.kind == "tagging":
+        return str(path), _sentences(row, path), odd
     # GLUE's test sets have a header, even CoLA's, and a prediction for each line.
-    header = True if odd is None else row.columns or True
-    return path and (str(path), read.question_rows(str(path), header=header, odd=odd))
+    how: Any = {"header": row.columns or True, "odd": odd} if labelled else {}
+    return str(path), _examples(row, read.question_rows(str(path), **how), labelled), odd
 
 
 def _task(row: KnownTask, opened: Opened, *, test: bool) -> TaskData:
-    """A task of texts or questions."""
     notes: list[str] = []
 
-    def part(patterns: Sequence[str], *, labelled: bool = True) -> Any:
-        odd: list[str] = []
-        found = opened(patterns, odd if labelled else None)
+    def part(patterns: Patterns, *, labelled: bool = True) -> Any:
+        found = opened(patterns, labelled)
         if found is None:
             return None
-        name = Path(found[0]).name
-        is_squad = row.kind == "answering"
-        make = read.question_of if is_squad else partial(_example, row, labelled=labelled)
-        examples = tuple(map(make, found[1]))
+        place, examples, odd = found
+        name = Path(place).name
         if not any(fnmatchcase(name, Path(pattern).name) for pattern in patterns):
-            count = f"{len(examples):,} {'questions' if is_squad else 'examples'}"
+            count = f"{len(examples):,} {'questions' if row.kind == 'answering' else 'examples'}"
             notes.append(f"{name} ({count}) stands in for the official {patterns[0]}")
         if odd:
             count = len(examples) + len(odd) + (not row.columns)
             few = len(odd) <= MALFORMED * count and not odd[-1].startswith(f"line {count}:")
-            fact = f"{found[0]}, {odd[0]} ({len(odd):,} of {count:,} lines are malformed); the file"
-            need(few, f"{fact} is cut or not the official one: download it again")
+            fact = f"{place}, {odd[0]} ({len(odd):,} of {count:,} lines are malformed); the file is"
+            need(few, f"{fact} cut or not the official one: download it again")
             left_out = f"{len(odd):,} malformed line{'s' * (len(odd) > 1)} left out"
             notes.append(f"{name}: {left_out} ({odd[0]})")
         return examples
 
-    def further(names: dict[str, str], loss: str, *, labelled: bool) -> Iterator[tuple[str, Any]]:
-        for key, name in names.items():
-            examples = part((name,), labelled=labelled)
+    def further(names: dict[str, list[str]], loss: str, **how: Any) -> Iterator[tuple[str, Any]]:
+        for key, patterns in names.items():
+            examples = part(patterns, **how)
             if examples is None:
-                notes.append(f"{Path(name).name} is missing: {key} {loss}")
+                notes.append(f"{Path(patterns[0]).name} is missing: {key} {loss}")
             else:
                 yield key, examples
 
     train, validation = part(row.train), part(row.validation)
     need(validation is not None, f"task {row.name!r}: no {' or '.join(row.validation)} there")
-    if row.kind == "answering":
-        return read.answering_of(row.name, train, validation, epochs=row.epochs, notes=tuple(notes))
-    also = tuple(further(row.also, "is not scored", labelled=True))
-    tests = tuple(further(row.submission, "has no predictions", labelled=False)) if test else ()
+    also = tuple(further(row.also, "is not scored"))
+    tests = further(row.submission, "has no predictions", labelled=False) if test else ()
+    parts: dict[str, Any] = {"train": train, "validation": validation, "test": tuple(tests)}
+    more: dict[str, Any] = {"also": also, "epochs": row.epochs, "notes": tuple(notes)}
+    if row.kind in ("tagging", "answering"):
+        make = read.tagging_of if row.kind == "tagging" else read.answering_of
+        return make(row.name, train, validation, **more)
     described = {each.name: getattr(row, each.name) for each in fields(Described)}
-    parts: dict[str, Any] = {"train": train, "validation": validation, "also": also, "test": tests}
-    return TaskData(**described, **parts, notes=tuple(notes))
+    return TaskData(**described | parts | more)
 
 
-def _example(row: KnownTask, one: Row, *, labelled: bool) -> Example:
+def _examples(row: KnownTask, found: Iterator[Row], labelled: bool) -> tuple[Any, ...]:
+    make = read.question_of if row.kind == "answering" else partial(_example, row, labelled)
+    return tuple(map(make, found))
+
+
+def _example(row: KnownTask, labelled: bool, one: Row) -> Example:
     pair = None if row.pair is None else _filled(row.pair, one)
     return Example(_filled(row.text, one), pair, _label(row, one) if labelled else 0.0)
 
@@ -171,21 +177,6 @@ def _label(row: KnownTask, one: Row) -> float:
     is_number = isinstance(value, int) and 0 <= value < len(row.labels)
     need(is_number, f"{one.where}: label {str(value)[:40]!r} is not {known}")
     return int(value)
-
-
-# ------------------------------------------------------------------ tags
-
-
-def _tagging(row: KnownTask, folder: Path) -> TaskData:
-    """Column files. A set without a development part is scored on its test part."""
-    paths = [_file(row, folder, patterns) for patterns in (row.train, row.validation, row.test)]
-    train, validation, test = (path and _sentences(row, path) for path in paths)
-    wanted = " or ".join((*row.validation, *row.test))
-    need(bool(validation or test), f"{folder}: no {wanted} for task {row.name!r}")
-    notes = () if validation else (f"no development set: scored on {Path(str(paths[2])).name}",)
-    also = (("test", test),) if test and validation else ()
-    more = {"also": also, "epochs": row.epochs, "notes": notes}
-    return read.tagging_of(row.name, train or (), validation or test or (), **more)
 
 
 def _sentences(row: KnownTask, path: Path) -> tuple[Sentence, ...]:
@@ -215,11 +206,13 @@ def _splits(row: KnownTask, source: str) -> tuple[KnownTask, Opened]:
         text, pair = (f"{{{name}}}" for name in text_columns(source, [first], None, None))
         row = replace(row, text=text, pair=row.pair and pair, label="label")
 
-    def opened(patterns: Sequence[str], odd: list[str] | None) -> tuple[str, Iterator[Row]] | None:
+    def opened(patterns: Patterns, labelled: bool) -> Found | None:
         split = re.split(r"-v|\.", Path(patterns[0]).name)[0].replace("dev", "validation")
+        if split not in sets:
+            return None
         where = f"data set {source}, {row.name} {split}, row"
-        found = enumerate(sets.get(split, ()), 1)
+        found = enumerate(sets[split], 1)
         split_rows = (Row(f"{where} {number}", number, cells) for number, cells in found)
-        return (patterns[0], split_rows) if split in sets else None
+        return patterns[0], _examples(row, split_rows, labelled), []
 
     return row, opened

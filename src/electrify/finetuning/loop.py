@@ -7,7 +7,7 @@ Shape suffixes: N rows, L tokens, B rows of a batch, P parts of a batch, C class
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -37,7 +37,6 @@ TOKENS = {"cpu": 4096, "cuda": 128 * 128}
 (a batch of contexts then trains 1.4 to 2 times as fast, and prediction takes 40 % of the time), and
 as many as keep a GPU busy."""
 MAX_GRAD_NORM = 1.0
-Outputs = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -65,14 +64,14 @@ PROTOCOLS = {
 class Batch:
     """Padded rows, and what the task wants of them.
 
-    places_BL: tokens that count for a word, or at which an answer may begin or end. targets: class
-    numbers [B], values [B], classes that apply [B, C], tags [B, L] where a word begins and NO_WORD
-    elsewhere, or start, end and whether there is no answer [B, 3].
+    places_BL: tokens that count for a word, or at which an answer may begin or end; None for texts.
+    targets: class numbers [B], values [B], classes that apply [B, C], tags [B, L] where a word
+    begins and NO_WORD elsewhere, or start, end and whether there is no answer [B, 3].
     """
 
     inputs: dict[str, Tensor]
     lengths_B: Tensor
-    places_BL: Tensor | None
+    places_BL: Any
     targets: Tensor
 
 
@@ -121,11 +120,11 @@ class Rows:
 
 
 class Answered(NamedTuple):
-    """Examples, their rows, and what a network gave for them."""
+    """Examples, their rows, and a network's answers, see `answers` of the problem."""
 
     examples: Sequence[Any]
     rows: Any
-    outputs: Outputs
+    answers: Any = None
 
 
 def padded(rows: Sequence[Sequence[int]], pad: int, dtype: torch.dtype) -> Tensor:
@@ -190,10 +189,9 @@ def train(
     rates: dict[str, float],
     epochs: float,
     seed: int,
-    after: Callable[[int, float, Tensor], bool],
-) -> None:
-    """All updates of a run. `after(updates done, epochs done, loss)` is called after each update;
-    loss is a scalar on the device, and whether the run goes on is returned.
+) -> Iterator[tuple[int, float, Tensor]]:
+    """Makes the updates of a run, one at each step: updates done, epochs done, and the loss, a
+    scalar on the device.
 
     problem: gives the loss of a batch of the rows. rates: the peak learning rate of every trained
     parameter. Raises UserError if the loss is NaN or infinite at the end of an epoch.
@@ -224,8 +222,7 @@ def train(
         if (done % per_epoch == 0 or done == total) and not math.isfinite(loss.item()):
             fact = f"the loss is {loss.item()} after {done} updates (seed {seed})"
             raise UserError(fact, "lower --learning-rate")
-        if not after(done, done / per_epoch, loss):
-            break
+        yield done, done / per_epoch, loss
 
 
 def rate_factor(protocol: Protocol, step: int, total: int, warmup_ratio: float) -> float:
@@ -259,34 +256,36 @@ def backward(net: Any, problem: Any, rows: Any, index_B: Tensor, *, summed: bool
     return torch.stack(losses).detach().sum()
 
 
-def passes(
-    net: Any, rows: Any, outputs: Callable[[Any], Outputs], after: Callable[[float], None]
-) -> Iterator[tuple[Tensor, Outputs]]:
-    """The outputs of all rows, on the CPU, batch by batch with the numbers of its rows, the
-    shortest first. The mode of the net (training or evaluation) is left unchanged. after: called
-    after each pass with its share of the rows. Raises UserError if they are not numbers."""
-    was_training = net.training
+def answers(
+    net: Any,
+    rows: Any,
+    outputs: Callable[[Any], Iterable[Tensor]],
+    each: Callable[..., Any],
+    after: Callable[[float], None] = lambda share: None,
+) -> list[Any]:
+    """What `each` makes of the number of every row and its part of the outputs of a batch, as
+    arrays, in the order of the rows. Batches are of similar length, the shortest first. The mode of
+    the net (training or evaluation) is left unchanged. after: called after each pass with its share
+    of the rows. Raises UserError if outputs are not numbers."""
+    was_training, number = net.training, len(rows.lengths_N)
     net.train(False)
-    number = len(rows.lengths_N)
+    answered = [None] * number
     for index_B in pieces(torch.arange(number), rows.lengths_N, most_tokens(rows.device)):
         with torch.inference_mode():
-            found = {name: x.cpu() for name, x in outputs(rows.batch(index_B)).items()}
-        finite = all(bool(x.isfinite().all()) for x in found.values())
-        fact = "the model's outputs are not numbers: it diverged (lower --learning-rate) or is "
-        need(finite, f"{fact}damaged")
-        yield index_B, found
+            found = [x.cpu() for x in outputs(rows.batch(index_B))]
+        finite = all(bool(x.isfinite().all()) for x in found)
+        need(finite, "the outputs of the model are not numbers", "try a lower --learning-rate")
+        for k, *its in zip(index_B.tolist(), *(x.numpy() for x in found), strict=True):
+            answered[k] = each(k, *its)
         after(len(index_B) / number)
     net.train(was_training)
+    return answered
 
 
-def predict(
-    net: Any, problem: Any, rows: Any, *, after: Callable[[float], None] = lambda share: None
-) -> Outputs:
-    """The problem's outputs in the order of the rows, see `passes`."""
-    found = passes(net, rows, lambda batch: problem.outputs(net, batch), after)
-    order, parts = zip(*found, strict=True)
-    back = torch.argsort(torch.cat(order))
-    return {name: torch.cat([part[name] for part in parts])[back] for name in parts[0]}
+def mean_state(states_BLD: Tensor, batch: Batch) -> Tensor:
+    """[B, D]: the mean over the tokens of each row, special ones included."""
+    mask_BL1 = batch.inputs["attention_mask"][..., None].float()
+    return (states_BLD * mask_BL1).sum(1) / mask_BL1.sum(1)
 
 
 # ------------------------------------------------------------------ the machine

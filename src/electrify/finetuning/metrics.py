@@ -187,6 +187,17 @@ def score(
     return {name: row.score(labels, given[row.of_probabilities]) for name, row in rows.items()}
 
 
+def scores_of(
+    task: TaskData, examples: Sequence[Any], answers: Any, probabilities: Any = None
+) -> dict[str, float]:
+    """The metrics of a task of tags or texts. answers: the tags of each sentence, or as of
+    `score`."""
+    if task.kind == "tagging":
+        found = span_scores([sentence.tags for sentence in examples], answers)
+        return {name: found[name] for name in task.metrics}
+    return score(task.metrics, targets_of(task, examples), answers, probabilities)
+
+
 def chosen(names: Sequence[str], kind: Kind) -> tuple[str, ...]:
     """The names. Raises UserError for a metric that does not exist for this kind of task."""
     known = [name for name, row in METRICS.items() if kind in row.kinds]

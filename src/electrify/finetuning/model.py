@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 import transformers
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, AutoModel
@@ -29,11 +28,10 @@ from ..errors import UserError, failing_as, need
 from ..exporting import loading
 from ..exporting.places import METADATA, RANDOM
 from ..files import json_text, written
-from ..model.attention import LONG_ROW
-from ..model.dropout import dropout as drop
+from ..model.attention import LONG_ROW, attend
 from ..text.tokenizer import rewrite_settings
 from .encoding import Frame, Lists
-from .loop import Rows, passes
+from .loop import Rows, answers
 from .tasks import CLASSES, KEY, TRAINED, Kind, kind_of
 
 LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
@@ -54,9 +52,6 @@ class Reader:
     tokenizer: Any
     segments: bool
     """Whether it takes token types."""
-    single: Frame
-    """The special tokens around one text, and in `pair` around two."""
-    pair: Frame
     last: bool
     """Whether the last token, and not the first, represents the whole text."""
 
@@ -114,10 +109,9 @@ def _reader(name: str, encoder: Any, device: torch.device) -> Reader:
     tokenizer = loading.load_tokenizer(path, vocab_size=size)
     several = (getattr(config, "type_vocab_size", None) or 0) > 1
     types = several and "token_type_ids" in inspect.signature(encoder.forward).parameters
-    single, pair = Frame.of(tokenizer, "a"), Frame.of(tokenizer, "a", "b")
-    last = loading.is_causal(config) or not single.before
+    last = loading.is_causal(config) or not Frame.of(tokenizer, "a").before
     encoder = encoder.to(device=device, dtype=torch.float32)
-    return Reader(name, encoder, tokenizer, types, single, pair, last)
+    return Reader(name, encoder, tokenizer, types, last)
 
 
 def must_be_used(path: str, encoder: Any, unexpected: Iterable[str]) -> None:
@@ -127,18 +121,13 @@ def must_be_used(path: str, encoder: Any, unexpected: Iterable[str]) -> None:
     prefix = f"{encoder.base_model_prefix}."
     odd = [key for key in unexpected if key.removeprefix(prefix).partition(".")[0] in parts]
     odd = [key for key in odd if not key.endswith("position_ids")]  # a table that counts
-    fact = f"{path} holds {len(odd)} weights that its class {type(encoder).__name__} of "
-    fact += f"transformers {transformers.__version__} does not use ({_some(sorted(odd))})"
+    what = f"{len(odd)} weights that transformers {transformers.__version__} does not use"
+    fact = f"{path} holds {what} ({_some(sorted(odd))})"
     need(not odd, fact, "use the version that it was trained with, or another model")
 
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
-
-
-def layers_of(names: Iterable[str]) -> int:
-    """The number of layers to which parameters belong (ALBERT's shared layer counts once)."""
-    return 1 + max((int(found[1]) for name in names if (found := LAYER.search(name))), default=-1)
 
 
 # ------------------------------------------------------------------ attention
@@ -161,26 +150,19 @@ def plain_attention(
     """
     # A model that rotates queries and keys in float32 leaves the values in the dtype of autocast.
     key, value = key.to(query.dtype), value.to(query.dtype)
-    scale, dropout = how.get("scaling"), how.get("dropout", 0.0)
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
     if key.shape[1] != query.shape[1]:
-        key, value = (
-            x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value)
-        )
+        times = query.shape[1] // key.shape[1]
+        key, value = (x.repeat_interleave(times, dim=1) for x in (key, value))
+    bias = query.new_zeros(1, 1, 1, 1) if attention_mask is None else attention_mask
+    bias = bias.to(query.dtype).clamp(min=torch.finfo(query.dtype).min)
+    dropout = how.get("dropout", 0.0) * module.training
+    # With dropout, the fused kernel keeps the weights, too.
+    backend = "sdpa" if key.shape[2] >= LONG_ROW and not dropout else "matmul"
     # Under autocast, the softmax would be computed in float32.
     with torch.autocast(query.device.type, enabled=False):
-        mask = attention_mask
-        if mask is not None:
-            mask = mask.to(query.dtype).clamp(min=torch.finfo(query.dtype).min)
-        # With dropout, the fused kernel keeps the weights, too.
-        if key.shape[2] >= LONG_ROW and not (dropout and module.training):
-            found = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
-            return found.transpose(1, 2).contiguous(), None
-        scores_BHLL = (query * scale) @ key.transpose(2, 3)
-        if mask is not None:
-            scores_BHLL = scores_BHLL + mask
-        weights_BHLL = drop(scores_BHLL.softmax(-1), dropout, module.training)
-        return (weights_BHLL @ value).transpose(1, 2).contiguous(), None
+        kind: Any = {"dropout": dropout, "backend": backend, "scale": how.get("scaling")}
+        found = attend(query, key, value, bias, **kind)
+    return found.transpose(1, 2).contiguous(), None
 
 
 def implementation_for(model_class: Any, config: Any, device: torch.device) -> str:
@@ -285,7 +267,8 @@ def learning_rates(net: Any, *, peak: float, decay: float, skip: bool = False) -
     issue 51), where the top layer gets decay^2.
     """
     inside = {id(p): name for name, p in net.encoder.named_parameters()}
-    n = layers_of(inside.values())
+    layers = (found for name in inside.values() if (found := LAYER.search(name)))
+    n = 1 + max((int(found[1]) for found in layers), default=-1)  # ALBERT's shared one is one
     tables = any("rel_embeddings" in name for name in inside.values())
     rates, reached = {}, False
     for full, parameter in net.named_parameters():
@@ -343,11 +326,8 @@ class Finetuned:
     ) -> list[Any]:
         """What `each` makes of the number of a row and its logits, [C] or [L, C], in the batches of
         a validation. after: called with the share of the rows after each batch."""
-        rows, found = Rows.of(self.reader, ids, types), [None] * len(ids)
-        for index_B, out in passes(self.net, rows, lambda b: {"logits": self.net(b.inputs)}, after):
-            for k, logits in zip(index_B.tolist(), out["logits"].numpy(), strict=True):
-                found[k] = each(k, logits)
-        return found
+        rows = Rows.of(self.reader, ids, types)
+        return answers(self.net, rows, lambda batch: [self.net(batch.inputs)], each, after)
 
     def probabilities(self, logits_NC: Any) -> Any:
         """[N, C]: of each class; with several labels, that each holds."""
@@ -390,8 +370,8 @@ def last_layer(library: Any) -> nn.Linear:
     of a regression's values could go."""
     encoder = {id(module) for module in library.base_model.modules()}
     outside = [m for m in library.modules() if isinstance(m, nn.Linear) and id(m) not in encoder]
-    fact = f"--save-model: the head of {type(library).__name__} has no bias, so a regression"
-    need(outside[-1].bias is not None, f"{fact} cannot be saved in it")
+    fact = f"a regression cannot be saved in a head without bias ({type(library).__name__})"
+    need(outside[-1].bias is not None, fact, "give --save-model false")
     return outside[-1]
 
 

@@ -10,11 +10,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 from unicodedata import category
 
 from ..console import harmless
@@ -37,8 +37,6 @@ Predicted = dict[str, Any]
 `probabilities`, by label."""
 After = Callable[[float], None]
 """Called after each forward pass with the share of the work that it did."""
-Written = dict[str, Any] | list[str]
-"""Of the output: cells by column, or without."""
 BLOCK_ITEMS = 8192
 BLOCK_CHARACTERS = 1 << 22
 """Items and, about, characters with those of all columns that are held at once. Inside a block,
@@ -52,23 +50,19 @@ _BREAKS = str.maketrans("\t\n\r", "   ")
 
 @dataclass(frozen=True)
 class Item:
-    """One new example: what its row holds, and what the model is given.
-
-    cells: in a file of columns, the cells of each word's line. beside: for a tagger, the names of
-    the columns that do not hold the words.
-    """
+    """One new example: what its row holds, and what the model is given. lines: in a file of
+    columns, the cells of each word's line."""
 
     columns: dict[str, Any]
     example: Example | Question | Sentence
-    cells: tuple[tuple[str, ...], ...] = ()
-    beside: tuple[str, ...] = ()
+    lines: tuple[tuple[str, ...], ...] = ()
 
     @property
     def is_pair(self) -> bool:
         return isinstance(self.example, Example) and self.example.pair is not None
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Files:
     """The items of several files of one kind, in order. Iterating reads them again each time.
 
@@ -76,13 +70,20 @@ class Files:
     the files themselves that were read so far.
     """
 
-    paths: tuple[str, ...] = field(kw_only=False)
-    kind: Kind = field(kw_only=False)
+    paths: tuple[str, ...]
+    kind: Kind = "regression"
     text_column: str | None = None
     pair_column: str | None = None
     header: bool = True
     pairs: bool | None = None
     bytes_read: int = 0
+
+    @classmethod
+    def of(cls, options: OnNewTexts, kind: Kind = "regression", **more: Any) -> Self:
+        """Those that a command is given."""
+        return cls(
+            options.files, kind, text_column=options.text_column, header=options.header, **more
+        )
 
     @property
     def size(self) -> int:
@@ -90,19 +91,16 @@ class Files:
         return sum(Path(path).stat().st_size for path in self.paths)
 
     def check(self) -> list[Item]:
-        """The first item of every file. Raises UserError if a file is missing, has another layout,
-        or does not go with the first."""
+        """The first item of every file. Raises UserError if a file is missing or has another
+        layout."""
         need(bool(self.paths), "no file is given: name the files of texts")
         gone = next((path for path in self.paths if not Path(path).exists()), "")
-        advice = "to give a text itself, put it into a file, one text a line: TEXTS.txt"
-        need(not gone, f"no such file: {gone}", advice)
+        need(not gone, f"no such file: {gone}", "texts are given in files, a line each in a .txt")
         firsts = list[Item]()
         for path in self.paths:
             found = list(islice(self._items(path), 1))
             need(bool(found), f"{path}: no texts")
             firsts += found
-        alike = len({item.is_pair for item in firsts}) == 1
-        need(alike, "some of the files have a second text. Give the others to another command")
         return firsts
 
     def __iter__(self) -> Iterator[Item]:
@@ -117,18 +115,20 @@ class Files:
         return gathered(self, size_of, BLOCK_CHARACTERS, BLOCK_ITEMS)
 
     def _items(self, path: str) -> Iterator[Item]:
-        read = {"tagging": self._sentences, "answering": self._questions}
-        return read.get(self.kind, self._texts)(path)
+        if self.kind == "answering":
+            return self._questions(path)
+        if self.kind != "tagging":
+            return self._texts(path)
+        return self._columns(path) if self._holds_columns(path) else self._sentences(path)
 
     def _texts(self, path: str) -> Iterator[Item]:
-        label = () if self.kind == "multilabel" else 0.0
         text, pair = "", None
         for row in self._rows(path):
             if not text:
                 given, pairs = (self.text_column, self.pair_column), self.pairs is not False
                 text, pair = text_columns(path, [row], *given, pairs=pairs)
             second = None if pair is None else row.text(pair)
-            yield Item(row.cells, Example(row.text(text), second, label))
+            yield Item(row.cells, Example(row.text(text), second))
 
     def _questions(self, path: str) -> Iterator[Item]:
         for row in question_rows(path, header=self.header, advance=self._advance):
@@ -137,24 +137,25 @@ class Files:
             yield Item(named if ending_of(path) == ".json" else row.cells, found)
 
     def _sentences(self, path: str) -> Iterator[Item]:
-        """Of columns with a word on each line, of lists of words, or of plain texts. The columns
-        beside the words' are called by their numbers, as those of a table without a header."""
-        in_columns, given = self._holds_columns(path), self.text_column
-        found = column_sentences(path, advance=self._advance) if in_columns else self._rows(path)
-        for row in found:
-            listed = (name for name in TOKENS if isinstance(row.cells.get(name), list))
-            column = next(listed, None) if given is None else None
-            if in_columns:
-                column = word_column(path, row, given)
-            if column is not None:
-                words = texts_of(row, [column])
+        """Of lists of words, or of plain texts."""
+        for row in self._rows(path):
+            listed = any(isinstance(row.cells.get(name), list) for name in TOKENS)
+            if listed and self.text_column is None:
+                words = texts_of(row)
             else:
-                column, _ = text_columns(path, [row], given, None, pairs=False)
+                column, _ = text_columns(path, [row], self.text_column, None, pairs=False)
                 words = words_in(row.text(column))
-            others = {name: cell for name, cell in row.cells.items() if name != column}
-            cells = tuple(zip(*row.cells.values(), strict=True)) if in_columns else ()
-            columns = {"words": list(words)} | others if in_columns else row.cells
-            yield Item(columns, Sentence(words, ()), cells, tuple(others))
+            yield Item(row.cells, Sentence(words, ()))
+
+    def _columns(self, path: str) -> Iterator[Item]:
+        """Of a file with a word on each line. The columns beside the words' are called by their
+        numbers, as those of a table without a header."""
+        for row in column_sentences(path, advance=self._advance):
+            column = word_column(path, row, self.text_column)
+            words = texts_of(row, [column])
+            others = {name: cells for name, cells in row.cells.items() if name != column}
+            cells = tuple(zip(*row.cells.values(), strict=True))
+            yield Item({"words": list(words)} | others, Sentence(words, ()), cells)
 
     def _holds_columns(self, path: str) -> bool:
         """Whether a file has a word on each line. For .txt and .tsv, the first lines decide."""
@@ -203,12 +204,11 @@ def must_be_ready(options: Any, output_file: str | None) -> None:
     check_place(options.model)
     if not isinstance(options, PredictConfig):
         must_be_of_torch(options.model)
-    if output_file is None:
-        return
-    path = Path(output_file)
-    need(path.parent.is_dir(), f"{path.parent}: no such folder. Make it first")
-    free = options.overwrite or not path.exists()
-    need(free, f"{path} exists. Choose another --output-file or --overwrite")
+    if output_file is not None:
+        path = Path(output_file)
+        need(path.parent.is_dir(), f"{path.parent}: no such folder. Make it first")
+        free = options.overwrite or not path.exists()
+        need(free, f"{path} exists. Choose another --output-file or --overwrite")
 
 
 def tell(notes: Iterable[str]) -> None:
@@ -246,6 +246,11 @@ def in_blocks(files: Files, work: Any, *, title: str) -> Iterator[tuple[list[Ite
             yield block, work(examples, lambda share, read=read: progress.advance(share * read))
 
 
+def unknown_note(work: Any, examples: Iterable[Any]) -> str:
+    """A warning if many characters are unknown to the tokenizer of a Predictor or an Embedder."""
+    return note_on_unknown(work.reader.name, work.reader.tokenizer, (e.whole for e in examples))
+
+
 def write_results(options: ToRows, files: Files, work: Any, *, title: str) -> None:
     """Writes the rows of all items with the results of `work`, in order, into the output file,
     whole or not at all, or to standard output."""
@@ -255,12 +260,7 @@ def write_results(options: ToRows, files: Files, work: Any, *, title: str) -> No
     with threads_of(options, work), opened(options.output_file) as stream:
         blocks = in_blocks(files, work, title=title)
         found = (pair for block in blocks for pair in zip(*block, strict=True))
-        write_rows(stream, rows_of(found, ending), ending, shown=shown)
-
-
-def unknown_note(work: Any, examples: Iterable[Any]) -> str:
-    """A warning if many characters are unknown to the tokenizer of a Predictor or an Embedder."""
-    return note_on_unknown(work.reader.name, work.reader.tokenizer, (e.whole for e in examples))
+        write_rows(stream, found, ending, shown=shown)
 
 
 # ------------------------------------------------------------------ output
@@ -276,68 +276,54 @@ def opened(output_file: str | None) -> Iterator[TextIO]:
         yield stream
 
 
-def rows_of(predicted: Iterable[tuple[Item, Predicted]], ending: str) -> Iterator[Written]:
-    """What an output file with this ending holds: by column those of the input, then those of the
-    prediction. For tags, a .csv has a row for each word, and a .tsv the cells of the words' lines
-    with the tag appended and a blank line after each sentence."""
-    for number, (item, found) in enumerate(predicted, 1):
-        words = list(item.example.words) if isinstance(item.example, Sentence) else []
-        tags = found.get("predicted_tags")
-        if ending == ".jsonl":
-            known = tags is None or words in item.columns.values()
-            yield joined(item.columns, found if known else {"words": words} | found)
-        elif tags is None:
-            sure = found.pop("probabilities", {})
-            every = {f"probability_{label}": p for label, p in sure.items()}
-            yield joined(item.columns, found | every)
-        elif ending == ".tsv":
-            cells = item.cells or [(word,) for word in words]
-            yield from ([*row, tag] for row, tag in zip(cells, tags, strict=True))
-            yield []
-        else:
-            for k, (word, tag) in enumerate(zip(words, tags, strict=True)):
-                others = {name: item.columns[name] for name in item.beside}
-                if item.cells:
-                    others = {name: column[k] for name, column in others.items()}
-                yield joined({"sentence": number, "word": word, "predicted_tag": tag}, others)
-
-
-def write_rows(stream: TextIO, rows: Iterable[Written], ending: str, *, shown: bool) -> None:
-    """shown: whether somebody may see them on a terminal, which they must not control."""
+def write_rows(
+    stream: TextIO, found: Iterable[tuple[Item, Predicted]], ending: str, *, shown: bool
+) -> None:
+    """Each row of the input with the columns of its prediction. shown: whether somebody may see
+    them on a terminal, which they must not control."""
     if ending == ".jsonl":
+        rows = (joined(*each) for each in found)
         stream.writelines(f"{json.dumps(row, ensure_ascii=shown, default=str)}\n" for row in rows)
     elif ending == ".csv":
-        csv.writer(stream).writerows(in_columns(rows))  # its line end makes it quote line ends
+        csv.writer(stream).writerows(table(found))  # its line end makes it quote line ends
     else:
-        for row in in_columns(rows):
+        for row in table(found, by_word=True):
             line = "\t".join(cell.translate(_BREAKS) for cell in row)
             stream.write((harmless(line, keep="\t") if shown else line) + "\n")
 
 
-def in_columns(rows: Iterable[Written]) -> Iterator[list[str]]:
-    """The cells of rows in the columns of the first, after a header. Lists stay as they are."""
+def table(found: Iterable[tuple[Item, Predicted]], *, by_word: bool = False) -> Iterator[list[str]]:
+    """The cells, after a header with the columns of the first row. by_word: tags come in the layout
+    of column files, the line of each word with its tag and a blank line after each sentence."""
     columns: list[str] = []
-    for row in rows:
-        if isinstance(row, dict):
-            if not columns:
-                columns = list(row)
-                yield columns
-            row = cells_of(row, columns)
-        yield row
+    for item, its in found:
+        if by_word and isinstance(item.example, Sentence):
+            cells = item.lines or [(word,) for word in item.example.words]
+            yield from ([*c, tag] for c, tag in zip(cells, its["predicted_tags"], strict=True))
+            yield []
+            continue
+        sure = its.pop("probabilities", {})
+        row = joined(item, its | {f"probability_{label}": p for label, p in sure.items()})
+        if not columns:
+            columns = list(row)
+            yield columns
+        yield cells_of(row, columns)
 
 
-def joined(columns: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises UserError if the input has a column with the name of an added one."""
-    taken = columns.keys() & added.keys()
+def joined(item: Item, added: Predicted) -> dict[str, Any]:
+    """The columns of an item and those that are added, for tags also the words, if a text was split
+    into them. Raises UserError if the input has a column with the name of an added one."""
+    if isinstance(item.example, Sentence) and [*item.example.words] not in item.columns.values():
+        added = {"words": list(item.example.words)} | added
+    taken = item.columns.keys() & added.keys()
     need(not taken, f"the input already has a column {min(taken, default='')!r}. Rename it")
-    return {**columns, **added}
+    return item.columns | added
 
 
 def cells_of(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
     """The cells of a row in a table with these columns. Raises UserError for a further column."""
     odd = [name for name in row if name not in columns]
-    fact = f"a row has a column {', '.join(odd[:1])!r} that the first row does not have"
-    need(not odd, f"{fact}. Write .jsonl, or run a command for each file")
+    need(not odd, f"not every row has the columns {', '.join(odd)}", "write .jsonl")
     return [as_text(row.get(name)) for name in columns]
 
 

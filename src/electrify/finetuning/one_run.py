@@ -18,16 +18,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..progress import Progress
 from ..text.report import note_on_unknown
-from ..train.machine import keep_memory, peak_memory_bytes, pick_device
+from ..train.machine import keep_memory, pick_device
 from . import loop
 from .encoding import fitting
 from .frozen import FrozenTagging, FrozenTexts
 from .loop import Answered
 from .metrics import rank
 from .model import (
-    AS_IS,
     Reader,
     computing_in_bf16,
     default_rates,
@@ -42,6 +40,7 @@ from .published import ENCODER_DROPOUT, ElectraQuestions, PublishedTexts, publis
 from .split import parted
 from .tasks import MAX_SEQ_LENGTH, TaskData
 
+After = Callable[[float, str], None]
 # Added to a run's seed, so that dropout does not depend on how many random numbers loading used.
 DROPOUT_SEED = 1 << 32
 # The most evaluations by default: ten passes over a validation set that is larger than the training
@@ -77,8 +76,6 @@ class Point:
     metrics: dict[str, float]
     selection: float | None = None
     """The first metric on the examples that were held out of the training set to choose by."""
-    chosen: bool = False
-    """Whether its weights were kept, in place of the last ones."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +89,6 @@ class Outcome:
     seconds: float
     parameters: int = 0
     """Of the encoder and its head."""
-    peak_memory_bytes: int = 0
-    """The peak so far, including earlier runs: allocated on a GPU, or used by the whole process on
-    a CPU."""
     files: dict[str, str] = field(default_factory=dict)
     """Predictions as files, name to content: of test sets, and of the validation examples."""
     notes: tuple[str, ...] = ()
@@ -110,7 +104,7 @@ def finetune_one(
     *,
     seed: int,
     settings: FinetuneSettings,
-    progress: Progress | None = None,
+    after: After = lambda share, note: None,
     save_to: Path | None = None,
     finished: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Outcome:
@@ -119,7 +113,7 @@ def finetune_one(
 
     Args:
         model: folder, Hub id, or `random:` and one of them.
-        progress: advanced by the number of updates that `expected_updates` predicts.
+        after: called after each update with its share of them and, after an evaluation, the scores.
         save_to: where the fine-tuned model is saved as a Hugging Face folder.
         finished: called with the outcome before the model is saved, which may fail.
 
@@ -146,12 +140,7 @@ def finetune_one(
         notes = [*problem.notes(shown, rows), *filter(None, [unknown.removeprefix("warning: ")])]
         torch.manual_seed(seed + DROPOUT_SEED)
         course = Course(net, problem, task, selection)
-        course.train(rows, seed=seed, settings=settings, progress=progress)
-        if selection and math.isnan(course.best):
-            notes.append(
-                f"{task.metrics[0]} is not a number on the held-out training examples, so the "
-                "last evaluation counts"
-            )
+        course.train(rows, after, seed=seed, settings=settings)
         scores, files = course.answers()
         outcome = Outcome(
             course.points[course.selected].metrics | scores,
@@ -160,14 +149,13 @@ def finetune_one(
             course.points[-1].step,
             time.monotonic() - began,
             sum(p.numel() for p in net.parameters()),
-            peak_memory_bytes(device),
             files,
             tuple(notes),
         )
         finished(outcome)
         if save_to is not None:
             reading = problem.reading(task, course.held)
-            scaled = (problem.scale, problem.center) if task.kind == "regression" else AS_IS
+            scaled = problem.scale, problem.center
             save(net, reader, task.name, save_to, reading=reading, scaled=scaled)
     return outcome
 
@@ -197,9 +185,9 @@ class Course:
 
     def __init__(self, net: Any, problem: Any, task: TaskData, selection: tuple[Any, ...]) -> None:
         self.net, self.problem, self.task = net, problem, task
-        self.held = Answered(task.validation, problem.rows(task.validation), {})
+        self.held = Answered(task.validation, problem.rows(task.validation))
         """The validation examples, answered with the weights that count."""
-        self.choosing = Answered(selection, problem.rows(selection), {}) if selection else None
+        self.choosing = Answered(selection, problem.rows(selection)) if selection else None
         self.points: list[Point] = []
         self.selected = -1
         """The number of the evaluation that counts."""
@@ -207,9 +195,7 @@ class Course:
         """Its score on the examples that choose."""
         self.weights: dict[str, Tensor] = {}
 
-    def train(
-        self, rows: Any, *, seed: int, settings: FinetuneSettings, progress: Progress | None
-    ) -> None:
+    def train(self, rows: Any, after: After, *, seed: int, settings: FinetuneSettings) -> None:
         """All of them. The net has the weights of the evaluation that counts then."""
         net, task = self.net, self.task
         number, size = len(rows.lengths_N), settings.per_device_train_batch_size
@@ -217,10 +203,9 @@ class Course:
         total = loop.updates_of(number, batch_size=size, epochs=epochs)
         rounds = -(-math.ceil(epochs) // EVALUATIONS)
         every = settings.eval_steps or math.ceil(number / size) * rounds
-        expected = expected_updates(task, settings)
         losses = list[Tensor]()
-
-        def after(step: int, epoch: float, loss: Tensor) -> bool:
+        how = {"rates": rates_of(net, self.problem.reader, task, settings), "epochs": epochs}
+        for step, epoch, loss in loop.train(net, self.problem, rows, settings, seed=seed, **how):
             losses.append(loss)
             note, left = "", 0
             if step % every == 0 or step == total:
@@ -231,15 +216,11 @@ class Course:
                 patience = settings.early_stopping_patience or math.inf
                 if self.choosing and len(self.points) - 1 - self.selected >= patience:
                     left = total - step
-            if progress is not None:
-                progress.advance(expected / total * (1 + left), note)
-            return left == 0
-
-        how = {"rates": rates_of(net, self.problem.reader, task, settings), "epochs": epochs}
-        loop.train(net, self.problem, rows, settings, seed=seed, after=after, **how)
+            after((1 + left) / total, note)
+            if left:
+                break
         if self.choosing:
             net.load_state_dict(self.weights, strict=False)
-            self.points[self.selected] = replace(self.points[self.selected], chosen=True)
 
     def evaluate(self, step: int, epoch: float, loss: float) -> Point:
         """The scores on the validation examples, and whether this evaluation counts so far."""
@@ -259,7 +240,7 @@ class Course:
         return self.points[-1]
 
     def answered(self, held: Answered) -> Answered:
-        return held._replace(outputs=loop.predict(self.net, self.problem, held.rows))
+        return held._replace(answers=self.problem.answers(self.net, held))
 
     def answers(self) -> tuple[dict[str, float], dict[str, str]]:
         """The scores of further labelled sets (their names are appended to the metrics'), and the
@@ -267,7 +248,7 @@ class Course:
         task, problem, scores = self.task, self.problem, {}
         files = problem.files(task.name, task, self.held)
         for name, examples in (*task.also, *task.test):
-            found = self.answered(Answered(examples, problem.rows(examples), {}))
+            found = self.answered(Answered(examples, problem.rows(examples)))
             if name in dict(task.test):
                 files |= problem.files(name, task, found)
             else:

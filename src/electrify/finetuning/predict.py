@@ -1,7 +1,7 @@
 """`electrify predict`: a fine-tuned model on files of any size, in bounded memory, or on a list of
 texts. A folder with model.onnx is run by onnxruntime, without torch.
 
-Shape suffixes: N texts, L tokens, C classes.
+Shape suffixes: N texts, C classes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from ..progress import say
 from ..text.streams import ending_of
 from ..values import given_texts
 from . import encoding, new_texts
-from .encoding import Frame, Truncation
+from .encoding import Answers, Truncation
 from .new_texts import After, Files, Predicted, rounded
 from .options import PredictConfig
 from .tasks import KEY, MAX_SEQ_LENGTH, Example, Kind, Question, Sentence, config_of, kind_of
@@ -35,9 +34,6 @@ USED_BY = {
 """Options that are not for every kind of task."""
 
 
-# ------------------------------------------------------------------ predictions
-
-
 class Predictor:
     """A fine-tuned model: examples -> predictions. Rows and windows are those of fine-tuning, and
     the logits come from torch, or from onnxruntime."""
@@ -45,10 +41,7 @@ class Predictor:
     def __init__(self, options: PredictConfig) -> None:
         """Loads the model. Raises UserError if that fails, or for an option of another kind."""
         self.options = options
-        if is_onnx(options.model):
-            self._load_graph()
-        else:
-            self._load_network()
+        (self._load_graph if is_onnx(options.model) else self._load_network)()
         must_be_for(options, self.kind)
         wanted = options.max_seq_length or self.reading.get("max_seq_length")
         self.length = encoding.fitting(self.reader, wanted, MAX_SEQ_LENGTH[self.kind])
@@ -82,12 +75,6 @@ class Predictor:
         self.reading, self.logits = graph.config.get(KEY) or {}, graph.logits
         self.sure = lambda logits_NC: probabilities(logits_NC, graph.config, {})
 
-    @property
-    def none_above(self) -> float | None:
-        """Above it a question has no answer; None: each has one."""
-        given = self.options.no_answer_threshold
-        return self.reading.get("no_answer_threshold") if given is None else given
-
     def __call__(self, examples: list[Any], after: After = lambda _: None) -> list[Predicted]:
         """A prediction for each example, whose label or tags are ignored."""
         self.examples += len(examples)
@@ -119,48 +106,33 @@ class Predictor:
             found = {"predicted_label": label, "probability": sure[label]}
         return found | ({"probabilities": sure} if self.options.probabilities else {})
 
+    def _of_rows(self, rows: Iterable[Any], each: Any, after: After) -> tuple[Any, list[Any]]:
+        """The spots of rows, and what `each` makes of them and their logits."""
+        ids, types, spots = zip(*rows, strict=True)
+        found = self.logits(ids, types, lambda k, logits: each(spots[k], logits), after=after)
+        return spots, found
+
     def _tags(self, sentences: list[Sentence], after: After) -> list[Predicted]:
-        """The mean of the logits of a word's tokens decides, as in `Tagging`."""
-        tokenizer, full = self.reader.tokenizer, [s for s in sentences if s.words]
-        frame = Frame.of(tokenizer, "a")
-        rows = list(encoding.rows_of_words(tokenizer, frame, full, self.length))
-
-        def tags_of(k: int, logits_LC: Any) -> list[str]:
-            places = [logits_LC[start:stop].mean(0).argmax() for _, start, stop in rows[k][3]]
-            return [self.labels[place] for place in places]
-
-        ids, types = [row[0] for row in rows], [row[1] for row in rows]
-        found = self.logits(ids, types, tags_of, after=after) if rows else []
-        tags = chain.from_iterable(found)
-        return [{"predicted_tags": [next(tags) for _ in s.words]} for s in sentences]
+        full, classes = [s for s in sentences if s.words], list[Any]()
+        if full:
+            rows = encoding.rows_of_words(self.reader, full, self.length)
+            _, classes = self._of_rows(rows, encoding.classes_of, after)
+        tags = encoding.tags_of(sentences, classes, self.labels)
+        return [{"predicted_tags": list(each)} for each in tags]
 
     def _answers(self, questions: list[Question], after: After) -> list[Predicted]:
-        """The class token as start and end is no answer, as in `Answering`."""
-        tokenizer = self.reader.tokenizer
-        frame = Frame.of(tokenizer, "a", "b")
-        rows = encoding.rows_of_questions(tokenizer, frame, questions, self.length)
-        ids, types, parts = zip(*rows, strict=True)
-        last = getattr(self.reader, "last", False)
+        rows = encoding.rows_of_questions(self.reader, questions, self.length)
+        parts, spans = self._of_rows(rows, encoding.spans_of, after)
+        return list(map(self._answer, encoding.best_answers(questions, parts, spans, alone=False)))
 
-        def best(k: int, logits_L2: Any) -> tuple[Any, ...]:
-            inside = slice(parts[k].start, parts[k].stop)
-            masked = np.full((2, 1, len(ids[k])), encoding.NEVER, np.float32)
-            masked[:, 0, inside] = logits_L2[inside].T
-            null = logits_L2[len(ids[k]) - 1 if last else 0].sum()
-            return *encoding.best_spans(*masked), np.array([null])
-
-        found = self.logits(ids, types, best, after=after)
-        *spans, null = map(np.concatenate, zip(*found, strict=True))
-        guesses = encoding.guesses_of(questions, parts, spans)
-        return list(map(self._answer, guesses, encoding.answerless(guesses, parts, null.tolist())))
-
-    def _answer(self, guesses: list[Any], none: float) -> Predicted:
-        """guesses: best first; none: the higher, the less likely there is an answer."""
-        silent = not guesses or (self.none_above is not None and none > self.none_above)
+    def _answer(self, answers: Answers) -> Predicted:
+        above = self.options.no_answer_threshold
+        above = self.reading.get("no_answer_threshold") if above is None else above
+        silent = above is not None and answers.none > above
         return {
-            "predicted_answer": "" if silent else guesses[0].text,
-            "answer_score": rounded(guesses[0].score) if guesses else None,
-            "no_answer_score": rounded(none),
+            "predicted_answer": "" if silent else answers.text,
+            "answer_score": rounded(answers.guesses[0].score) if answers.guesses else None,
+            "no_answer_score": rounded(answers.none),
         }
 
 
@@ -194,16 +166,12 @@ def predict_files(options: PredictConfig) -> str:
     kind = kind_of(options.model, config)
     must_be_for(options, kind)
     trained = (config.get(KEY) or {}).get("pairs")
-    columns: dict[str, Any] = {
-        "text_column": options.text_column,
-        "pair_column": options.pair_column,
-    }
-    files = Files(options.files, kind, pairs=trained, header=options.header, **columns)
+    files = Files.of(options, kind, pairs=trained, pair_column=options.pair_column)
     firsts = files.check()
     predictor = Predictor(options)
     new_texts.tell([pairs_warning(trained, firsts[0].is_pair)])
     for path, item in zip(files.paths, firsts, strict=True):
-        if item.cells and ending_of(path) in (".txt", ".tsv"):
+        if item.lines and ending_of(path) in (".txt", ".tsv"):
             say(f"{path} is read as columns. If it holds texts, give them as .jsonl or .csv")
     new_texts.write_results(options, files, predictor, title="predict")
     new_texts.tell([predictor.truncation.text()])
@@ -245,8 +213,6 @@ def _examples(kind: Kind, texts: Iterable[Any], pairs: Iterable[str] | None) -> 
     asks = kind == "answering"
     need(not asks or pairs is not None, "the model answers questions. Give their contexts as pairs")
     others: list[Any] = [None] * len(texts) if pairs is None else given_texts(pairs)
-    fact = f"{len(texts)} texts and {len(others)} pairs: there must be one for each"
-    need(len(others) == len(texts), fact)
-    label = () if kind == "multilabel" else 0.0
+    need(len(others) == len(texts), f"{len(texts)} texts, but {len(others)} pairs")
     both = zip(texts, others, strict=True)
-    return [Question("", a, b, ()) if asks else Example(a, b, label) for a, b in both]
+    return [Question("", a, b, ()) if asks else Example(a, b) for a, b in both]

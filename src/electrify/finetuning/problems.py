@@ -26,33 +26,31 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import need
-from . import encoding, metrics
-from .encoding import NEVER, Guess, Truncation
-from .loop import Answered, Batch, Outputs, Rows, padded
-from .metrics import answer_scores, score_answers, silenced, span_scores, threshold_of
+from . import encoding, loop, metrics
+from .encoding import NEVER, Answers, Truncation
+from .loop import Answered, Batch, Rows, padded
+from .metrics import answer_scores, score_answers, silenced, threshold_of
 from .model import Reader, Reading, with_fresh_head
 from .tasks import TASKS, Example, Kind, Question, Sentence, TaskData
 
 NO_WORD = -100
 """The target of a token with which no word begins, as in the library."""
-MOST_COLUMNS = 100
-"""Classes whose probabilities are written."""
-COLUMNS = ("scores", "starts", "ends")
-"""Outputs of a window over a context: its best spans, [B, K] each. Beside them is null [B]."""
 
 
 @dataclass
 class Problem:
-    """A kind of task made ready for an encoder: examples -> rows -> loss, outputs -> scores, files.
-    A subclass also has loss(net, batch) and weight(batch), outputs(net, batch), score(task, held)
+    """A kind of task made ready for an encoder: examples -> rows -> loss, answers -> scores, files.
+    A subclass also has loss(net, batch) and weight(batch), answers(net, held), score(task, held)
     and files(name, task, held).
 
-    weights: of the classes in the loss, see `class_weights`. head: makes the network.
+    weights: of the classes in the loss, see `class_weights`. head: makes the network. A regression
+    learns (value - center) / scale.
     """
 
     reader: Reader
@@ -61,6 +59,8 @@ class Problem:
     max_seq_length: int = field(kw_only=True)
     weights: Tensor | None = field(default=None, kw_only=True)
     head: Callable[..., Any] = field(default=with_fresh_head, kw_only=True)
+    center: float = field(default=0.0, init=False)
+    scale: float = field(default=1.0, init=False)
 
     def net(self, *, dropout: float | None) -> Any:
         return self.head(self.reader, self.kind, self.labels, dropout=dropout)
@@ -75,6 +75,11 @@ class Problem:
     def rows(self, examples: Sequence[Any]) -> Any:
         raise NotImplementedError
 
+    def outputs(self, net: Any, rows: Any, each: Callable[[Any, Any], Any]) -> list[Any]:
+        """What `each` makes of the spot of a row (see `Rows`) and its logits."""
+        spots, outputs = rows.spots or [None] * len(rows.lengths_N), lambda b: [net(b.inputs)]
+        return loop.answers(net, rows, outputs, lambda k, logits: each(spots[k], logits))
+
     def notes(self, examples: Sequence[Any], rows: Any) -> list[str]:
         """What a reader of the scores must know of the training examples and their rows."""
         return []
@@ -87,12 +92,9 @@ class Problem:
 
 @dataclass
 class Texts(Problem):
-    """Regression learns (value - center) / scale, with the mean and the deviation of the training
-    values: with values of 0 to 5, the bias would first have to move there. The published protocol
-    learns values from 0 to 1."""
-
-    center: float = field(default=0.0, init=False)
-    scale: float = field(default=1.0, init=False)
+    """A regression's center and scale are the mean and the deviation of the training values: with
+    values of 0 to 5, the bias would first have to move there. The published protocol learns values
+    from 0 to 1."""
 
     def fit(self, examples: Sequence[Example]) -> None:
         """Takes the scale of the values."""
@@ -134,27 +136,28 @@ class Texts(Problem):
         """The number of examples over which the loss is the mean; one with several labels counts by
         the share of them that is known."""
         known = ~batch.targets.isnan()
-        return (known if known.ndim == 1 else known.float().mean(1)).sum()
+        return known.float().reshape(len(known), -1).mean(1).sum()
 
-    def outputs(self, net: Any, batch: Batch) -> Outputs:
-        return {"logits": net(batch.inputs)}
+    def answers(self, net: Any, held: Answered) -> Tensor:
+        """The logits, [N, C]."""
+        return torch.from_numpy(
+            np.stack(self.outputs(net, held.rows, lambda _, logits_C: logits_C))
+        )
 
-    def probabilities(self, outputs: Outputs) -> Tensor:
+    def probabilities(self, logits_NC: Tensor) -> Tensor:
         """[N, C]: the probability of each class; with several labels, that each holds."""
-        logits_NC = outputs["logits"].float()
         return logits_NC.sigmoid() if self.kind == "multilabel" else logits_NC.softmax(-1)
 
-    def chosen(self, outputs: Outputs) -> Tensor:
+    def chosen(self, logits_NC: Tensor) -> Tensor:
         """The class [N], whether each label is more probable than not [N, C], or the value before
         scaling [N]."""
-        logits_NC = outputs["logits"]
         if self.kind == "multilabel":
             return (logits_NC > 0).int()
         return logits_NC[:, 0] if self.kind == "regression" else logits_NC.argmax(-1)
 
-    def values(self, outputs: Outputs) -> list[float]:
+    def values(self, logits_NC: Tensor) -> list[float]:
         """The values that a regression predicts, on their original scale."""
-        return [v * self.scale + self.center for v in outputs["logits"][:, 0].tolist()]
+        return [v * self.scale + self.center for v in logits_NC[:, 0].tolist()]
 
     def notes(self, examples: Sequence[Example], rows: Any) -> list[str]:
         cut = Truncation(self.reader, self.max_seq_length)
@@ -162,17 +165,16 @@ class Texts(Problem):
         return [f"training: {cut.text()}"] if cut.truncated else []
 
     def score(self, task: TaskData, held: Answered) -> dict[str, float]:
-        wanted = metrics.targets_of(task, held.examples)
-        chosen, sure = self.chosen(held.outputs), self.probabilities(held.outputs)
-        return metrics.score(task.metrics, wanted, chosen.numpy(), sure.numpy())
+        chosen, sure = self.chosen(held.answers), self.probabilities(held.answers)
+        return metrics.scores_of(task, held.examples, chosen.numpy(), sure.numpy())
 
     def files(self, name: str, task: TaskData, held: Answered) -> dict[str, str]:
         """NAME.tsv of a test set, as GLUE's server wants it, or NAME-validation.csv: every example
-        with its label, the prediction and the probabilities of the first MOST_COLUMNS classes. Only
-        examples of your own are repeated."""
-        examples, chosen = held.examples, self.chosen(held.outputs).tolist()
+        with its label, the prediction and the probabilities of the classes. Only examples of your
+        own are repeated."""
+        examples, chosen = held.examples, self.chosen(held.answers).tolist()
         if self.kind == "regression":
-            chosen = self.values(held.outputs)
+            chosen = self.values(held.answers)
         elif self.kind == "multilabel":
             chosen = [tuple(k for k, applies in enumerate(row) if applies) for row in chosen]
         if name in dict(task.test):
@@ -185,8 +187,8 @@ class Texts(Problem):
             columns[column] = [getattr(e, column) for e in examples]
         columns["label"] = [self.written(e.label, e.unknown) for e in examples]
         columns["prediction"] = list(map(self.written, chosen))
-        sure_CN = self.probabilities(held.outputs).T.tolist()
-        for label, sure_N in list(zip(self.labels, sure_CN, strict=False))[:MOST_COLUMNS]:
+        sure_CN = self.probabilities(held.answers).T.tolist()
+        for label, sure_N in zip(self.labels, sure_CN, strict=False):  # a value has none
             columns[f"probability of {label}"] = [f"{p:.9g}" for p in sure_N]
         table = io.StringIO()
         csv.writer(table).writerows([list(columns), *zip(*columns.values(), strict=True)])
@@ -237,22 +239,21 @@ class Tagging(Problem):
     first_piece: bool = False
 
     def rows(self, examples: Sequence[Sentence]) -> Any:
-        """Words begin where a row's target is not NO_WORD: in the order of the sentences, each
-        once. places: the pieces that stand for them."""
+        """targets: the tag where a word begins, in the order of the sentences, each word once, and
+        NO_WORD elsewhere. places: the pieces that stand for them. spots: the words of each row."""
         numbers = {tag: k for k, tag in enumerate(self.labels)}
-        reader, found = self.reader, list[Any]()
-        how = reader.tokenizer, reader.single, examples, self.max_seq_length
-        for ids, types, sentence, words in encoding.rows_of_words(*how):
+        found = list[Any]()
+        for ids, types, words in encoding.rows_of_words(self.reader, examples, self.max_seq_length):
+            if self.first_piece:
+                words = [(*word, start, start + 1) for *word, start, _ in words]
             target, place = [NO_WORD] * len(ids), [0] * len(ids)
-            for k, start, stop in words:
-                stop = start + 1 if self.first_piece else stop
-                target[start] = numbers.get(sentence.tags[k], 0)
+            for number, k, start, stop in words:
+                target[start] = numbers.get(examples[number].tags[k], 0)
                 place[start:stop] = [1] * (stop - start)
-            found.append((ids, types, target, place))
-        ids, types, targets, places = zip(*found, strict=True)
-        return Rows.of(
-            self.reader, ids, types, padded(targets, NO_WORD, torch.int32), places=places
-        )
+            found.append((ids, types, target, place, words))
+        ids, types, targets, places, spots = zip(*found, strict=True)
+        targets = padded(targets, NO_WORD, torch.int32)
+        return Rows.of(self.reader, ids, types, targets, places=places, spots=spots)
 
     def loss(self, net: Any, batch: Batch) -> Tensor:
         logits_WC = of_words(net(batch.inputs), batch)
@@ -261,28 +262,19 @@ class Tagging(Problem):
     def weight(self, batch: Batch) -> Tensor:
         return (batch.targets != NO_WORD).sum()
 
-    def outputs(self, net: Any, batch: Batch) -> Outputs:
-        """classes [B, L] where a word begins, 0 elsewhere; L is that of all rows, so that batches
-        can be put together."""
-        found_BL = torch.zeros_like(batch.targets, dtype=torch.int32)
-        found_BL[batch.targets != NO_WORD] = of_words(net(batch.inputs), batch).argmax(-1).int()
-        return {"classes": found_BL}
-
-    def tags(self, held: Answered) -> list[tuple[str, ...]]:
-        """The predicted tags of each sentence."""
-        numbers_W = held.outputs["classes"][held.rows.targets.cpu() != NO_WORD].tolist()
-        names = iter([self.labels[k] for k in numbers_W])
-        return [tuple(next(names) for _ in sentence.words) for sentence in held.examples]
+    def answers(self, net: Any, held: Answered) -> list[tuple[str, ...]]:
+        """The tags of each sentence."""
+        classes = self.outputs(net, held.rows, encoding.classes_of)
+        return encoding.tags_of(held.examples, classes, self.labels)
 
     def score(self, task: TaskData, held: Answered) -> dict[str, float]:
-        found = span_scores([s.tags for s in held.examples], self.tags(held))
-        return {name: found[name] for name in task.metrics}
+        return metrics.scores_of(task, held.examples, held.answers)
 
     def files(self, name: str, task: TaskData, held: Answered) -> dict[str, str]:
         """NAME.txt as conlleval reads it: word, true tag, predicted tag, a blank line after each
         sentence."""
         blocks = []
-        for sentence, tags in zip(held.examples, self.tags(held), strict=True):
+        for sentence, tags in zip(held.examples, held.answers, strict=True):
             cells = zip(sentence.words, sentence.tags, tags, strict=True)
             blocks.append("".join(f"{' '.join(row)}\n" for row in cells))
         return {f"{name}.txt": "\n".join(blocks) + "\n"}
@@ -290,7 +282,6 @@ class Tagging(Problem):
 
 def of_words(x_BLD: Tensor, batch: Batch) -> Tensor:
     """[W, D]: the mean over the tokens of each word, in the order of the words."""
-    assert batch.places_BL is not None
     places_BL = batch.places_BL
     x_PD = x_BLD[places_BL].float()
     word_P = (batch.targets != NO_WORD)[:, : places_BL.shape[1]][places_BL].cumsum(0) - 1
@@ -306,9 +297,6 @@ class Answering(Problem):
     "no answer" by itself."""
 
     answerless: bool = field(default=False, kw_only=True)
-    doc_stride: int = field(default=encoding.DOC_STRIDE, kw_only=True)
-    n_best: int = field(default=encoding.N_BEST, kw_only=True)
-    longest_answer: int = field(default=encoding.LONGEST_ANSWER, kw_only=True)
     published = False
 
     def training(self, examples: Sequence[Question]) -> Any:
@@ -317,71 +305,47 @@ class Answering(Problem):
 
     def rows(self, examples: Sequence[Question], *, learning: bool = False) -> Any:
         """targets: start, end, and whether the question has no answer. spots: the Part of each
-        row. places: the tokens that an answer may begin or end with."""
-        reader, found = self.reader, list[Any]()
-        how = reader.tokenizer, reader.pair, examples, self.max_seq_length
-        for ids, types, window in encoding.rows_of_questions(*how, stride=self.doc_stride):
-            question = examples[window.question]
-            target = [len(ids) - 1 if reader.last else 0] * 2  # no answer
-            if learning:
-                true = None
-                if question.answers:
-                    true = encoding.tokens_of(question.answers[0], question.context, window.offsets)
-                    if true is None:  # characters that are in no token: nothing to point at
-                        continue
-                if true and window.begin <= true[0] and true[1] < window.end:
-                    target = [window.start - window.begin + k for k in true]
-                elif not (self.answerless or self.published):
+        row. places: the tokens that an answer may begin or end with, and the class token."""
+        found = list[Any]()
+        windows = encoding.rows_of_questions(self.reader, examples, self.max_seq_length)
+        for ids, types, window in windows:
+            question, true = examples[window.question], None
+            target = [window.none, window.none]
+            if learning and question.answers:
+                true = encoding.tokens_of(question.answers[0], question.context, window.offsets)
+                if true is None:  # characters that are in no token: nothing to point at
                     continue
+            if true and window.begin <= true[0] and true[1] < window.end:
+                target = [window.start - window.begin + k for k in true]
+            elif learning and not (self.answerless or self.published):
+                continue
             stop = len(ids) if self.published else window.stop
             places = [int(window.start <= k < stop) for k in range(len(ids))]
+            places[window.none] = 1
             found.append((ids, types, [*target, int(not question.answers)], places, window))
-        fact = f"no training answer fits into {self.max_seq_length} tokens. Raise --max-seq-length"
-        need(bool(found), fact)
+        need(bool(found), f"{self.max_seq_length} tokens hold no answer. Raise --max-seq-length")
         ids, types, targets, places, spots = zip(*found, strict=True)
         targets = torch.tensor(targets, dtype=torch.int32)
         return Rows.of(self.reader, ids, types, targets, places=places, spots=spots)
 
-    def _logits(self, net: Any, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Start and end logits [B, L] at the places and the class token; elsewhere NEVER."""
-        allowed_BL = with_class_token(batch, last=self.reader.last)
-        start_BL, end_BL = net(batch.inputs).masked_fill(~allowed_BL[..., None], NEVER).unbind(-1)
-        return start_BL, end_BL
-
     def loss(self, net: Any, batch: Batch) -> Tensor:
-        start_BL, end_BL = self._logits(net, batch)
+        logits_BL2 = net(batch.inputs).masked_fill(~batch.places_BL[..., None], NEVER)
+        start_BL, end_BL = logits_BL2.unbind(-1)
         start_B, end_B, _ = batch.targets.long().unbind(1)
         return (F.cross_entropy(start_BL, start_B) + F.cross_entropy(end_BL, end_B)) / 2
 
     def weight(self, batch: Batch) -> Tensor:
         return torch.tensor(len(batch.lengths_B))
 
-    def outputs(self, net: Any, batch: Batch) -> Outputs:
-        """The n_best spans of each window: scores, starts, ends [B, K], null [B]."""
-        start_BL, end_BL = self._logits(net, batch)
-        at_B1 = class_tokens(batch, last=self.reader.last)[:, None]
-        null_B = (start_BL.gather(1, at_B1) + end_BL.gather(1, at_B1))[:, 0]
-        assert batch.places_BL is not None
-        logits = (x.masked_fill(~batch.places_BL, NEVER).cpu().numpy() for x in (start_BL, end_BL))
-        spans = encoding.best_spans(*logits, longest=self.longest_answer, keep=self.n_best)
-        columns = map(torch.from_numpy, spans)
-        return dict(zip(COLUMNS, columns, strict=True)) | {"null": null_B}
-
-    def guesses(self, held: Answered) -> list[list[Guess]]:
-        """The `n_best` best different answers to each question, best first."""
-        spans = [held.outputs[name].numpy() for name in COLUMNS]
-        return encoding.guesses_of(held.examples, held.rows.spots, spans, n_best=self.n_best)
-
-    def best(self, held: Answered) -> tuple[list[list[Guess]], list[float]]:
-        """The guesses for each question, and how much speaks for no answer."""
-        guesses, null_B = self.guesses(held), held.outputs["null"].tolist()
-        return guesses, encoding.answerless(guesses, held.rows.spots, null_B, alone=self.published)
+    def answers(self, net: Any, held: Answered) -> list[Answers]:
+        spans = self.outputs(net, held.rows, encoding.spans_of)
+        return encoding.best_answers(held.examples, held.rows.spots, spans, alone=False)
 
     def score(self, task: TaskData, held: Answered) -> dict[str, float]:
-        guesses, none = self.best(held)
+        texts, none = said(held)
         if not self.answerless:
-            return score_answers(held.examples, encoding.firsts(guesses))
-        found = answer_scores(held.examples, encoding.firsts(guesses), none)
+            return score_answers(held.examples, texts)
+        found = answer_scores(held.examples, texts, none)
         # Not all of them, if a kind of question is missing.
         return {name: found.pop(name, math.nan) for name in task.metrics} | found
 
@@ -389,10 +353,13 @@ class Answering(Problem):
         """NAME.predictions.json, the official file (question id to answer), and NAME.nbest.json;
         with unanswerable questions NAME.null_odds.json too, and the predictions are empty above
         the threshold of the best F1."""
-        guesses, none = self.best(held)
-        texts = encoding.firsts(guesses)
-        each = [[{"text": g.text, "score": round(g.score, 5)} for g in its] for its in guesses]
-        files: dict[str, Sequence[Any]] = {"nbest": each}
+        texts, none = said(held)
+        files: dict[str, Sequence[Any]] = {
+            "nbest": [
+                [{"text": g.text, "score": round(g.score, 5)} for g in one.guesses]
+                for one in held.answers
+            ]
+        }
         if self.answerless:
             files["null_odds"] = none
             texts = silenced(texts, none, threshold_of(held.examples, texts, none))
@@ -407,20 +374,18 @@ class Answering(Problem):
     def reading(self, task: TaskData, held: Answered) -> Reading:
         """With the threshold of "no answer" that is best on the validation questions."""
         found = super().reading(task, held)
-        if not self.answerless:
-            return found
-        guesses, none = self.best(held)
-        threshold = threshold_of(held.examples, encoding.firsts(guesses), none)
-        return found | {"no_answer_threshold": max(threshold, NEVER)}
+        if self.answerless:
+            threshold = threshold_of(held.examples, *said(held))
+            found["no_answer_threshold"] = max(threshold, NEVER)
+        return found
+
+
+def said(held: Answered) -> tuple[list[str], list[float]]:
+    """The best answer to each question, and how much speaks for none."""
+    return [one.text for one in held.answers], [one.none for one in held.answers]
 
 
 def class_tokens(batch: Batch, *, last: bool) -> Tensor:
     """The position of the class token in each row, [B]."""
     lengths_B = batch.lengths_B.long()
     return lengths_B - 1 if last else torch.zeros_like(lengths_B)
-
-
-def with_class_token(batch: Batch, *, last: bool) -> Tensor:
-    """[B, L]: the places of the batch and the class token."""
-    assert batch.places_BL is not None
-    return batch.places_BL.scatter(1, class_tokens(batch, last=last)[:, None], True)

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -33,10 +34,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .encoding import NEVER, Guess, Places
-from .loop import Answered, Batch, Outputs
+from . import encoding, loop
+from .encoding import NEVER, Answers, Places, Spans
+from .loop import Answered, Batch
 from .model import Reader
-from .problems import Answering, Texts, class_tokens, with_class_token
+from .problems import Answering, Texts, class_tokens
 from .tasks import Example, Kind
 
 ENCODER_DROPOUT = 0.1
@@ -163,59 +165,49 @@ class ElectraQuestions(Answering):
         cross-entropy of `none`."""
         states_BLD = net.states(batch)
         start_B, end_B, none_B = batch.targets.long().unbind(1)
-        allowed_BL = with_class_token(batch, last=self.reader.last)
-        start_BL = net.starts(states_BLD, allowed_BL)
-        end_BL = net.ends(net.of_tokens(states_BLD), at(states_BLD, start_B), allowed_BL)
+        start_BL = net.starts(states_BLD, batch.places_BL)
+        end_BL = net.ends(net.of_tokens(states_BLD), at(states_BLD, start_B), batch.places_BL)
         spans = (F.cross_entropy(start_BL, start_B) + F.cross_entropy(end_BL, end_B)) / 2
         return spans + ANSWERABLE_WEIGHT * F.binary_cross_entropy_with_logits(
             net.answerless(states_BLD, start_BL, batch), none_B.float()
         )
 
-    def outputs(self, net: Any, batch: Batch) -> Outputs:
+    def beam(self, net: Any, batch: Batch) -> list[Tensor]:
         """The BEAM likeliest starts, each with its BEAM likeliest ends, whatever they are: scores
-        (log-probabilities), starts, ends [B, BEAM^2], null [B]."""
+        (log-probabilities), starts, ends [B, BEAM^2], and no answer [B]."""
         states_BLD = net.states(batch)
-        allowed_BL = with_class_token(batch, last=self.reader.last)
-        start_BL = net.starts(states_BLD, allowed_BL)
+        start_BL = net.starts(states_BLD, batch.places_BL)
         start_BJ, at_BJ = best(start_BL.log_softmax(-1), BEAM)
         hidden_BLH = net.of_tokens(states_BLD)
         scores, ends = list[Tensor](), list[Tensor]()
         # One start after the other: all at once would be BEAM * L * 512 numbers a row.
         for j in range(BEAM):
-            end_BL = net.ends(hidden_BLH, at(states_BLD, at_BJ[:, j]), allowed_BL)
+            end_BL = net.ends(hidden_BLH, at(states_BLD, at_BJ[:, j]), batch.places_BL)
             end_BJ, to_BJ = best(end_BL.log_softmax(-1), BEAM)
             scores.append(start_BJ[:, j, None] + end_BJ)
             ends.append(to_BJ)
-        return {
-            "scores": torch.cat(scores, 1),
-            "starts": at_BJ.repeat_interleave(BEAM, dim=1).int(),
-            "ends": torch.cat(ends, 1).int(),
-            "null": net.answerless(states_BLD, start_BL, batch),
-        }
+        starts = at_BJ.repeat_interleave(BEAM, dim=1)
+        none_B = net.answerless(states_BLD, start_BL, batch)
+        return [torch.cat(scores, 1), starts, torch.cat(ends, 1), none_B]
 
-    def guesses(self, held: Answered) -> list[list[Guess]]:
-        """Of the spans of each window those of its context, no longer than allowed, that begin
-        where this window has the most context (finetune/qa/qa_metrics.py)."""
-        outputs, places = held.outputs, list[tuple[int, ...]]()
-        for _, windows in groupby(held.rows.spots, key=lambda window: window.question):
-            its = list(windows)
-            spans = owned([(w.begin, w.end) for w in its])
-            places += ((w.start - w.begin, *s, w.end) for w, s in zip(its, spans, strict=True))
-        shift_N1, first_N1, last_N1, end_N1 = torch.tensor(places).unsqueeze(-1).unbind(1)
-        starts_NK = outputs["starts"] - shift_N1
-        ends_NK = outputs["ends"] - shift_N1
-        far_NK = ends_NK - starts_NK
-        fits_NK = (
-            (starts_NK >= first_N1)
-            & (starts_NK < last_N1)
-            & (ends_NK < end_N1)
-            & (far_NK >= 0)
-            & (far_NK < self.longest_answer)
-        )
-        scores_NK = outputs["scores"].masked_fill(~fits_NK, NEVER)
-        top = scores_NK.topk(min(self.n_best, scores_NK.shape[1]), dim=1)
-        kept = {name: outputs[name].gather(1, top.indices) for name in ("starts", "ends")}
-        return super().guesses(held._replace(outputs={"scores": top.values, **kept}))
+    def answers(self, net: Any, held: Answered) -> list[Answers]:
+        parts, owns = held.rows.spots, list[tuple[int, int]]()
+        for _, its in groupby(parts, key=lambda part: part.question):
+            owns += owned([(part.begin, part.end) for part in its])
+
+        def fitting(k: int, scores_K: Any, starts_K: Any, ends_K: Any, none: Any) -> Spans:
+            """Of the spans of a window those of its context, no longer than allowed, that begin
+            where this window has the most context (finetune/qa/qa_metrics.py)."""
+            (first, last), far_K = owns[k], ends_K - starts_K
+            shift = parts[k].start - parts[k].begin
+            fits_K = (first <= starts_K - shift) & (starts_K - shift < last)
+            fits_K &= (ends_K < parts[k].stop) & (far_K >= 0) & (far_K < encoding.LONGEST_ANSWER)
+            at_K = np.flatnonzero(fits_K)
+            at_K = at_K[np.argsort(-scores_K[at_K], kind="stable")[: encoding.N_BEST]]
+            return scores_K[at_K], starts_K[at_K], ends_K[at_K], float(none)
+
+        spans = loop.answers(net, held.rows, partial(self.beam, net), fitting)
+        return encoding.best_answers(held.examples, parts, spans, alone=True)
 
 
 def best(scores_BN: Tensor, keep: int) -> tuple[Tensor, Tensor]:

@@ -15,11 +15,11 @@ import ast
 import json
 import math
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, cast
 
 from ..errors import UserError, need
 from ..text.columns import column_named, labelled_columns, number_of
@@ -37,23 +37,16 @@ OWN_METRICS: dict[str, tuple[str, ...]] = {
     "multilabel": ("micro_f1", "macro_f1", "accuracy", *AREAS),
     "regression": ("spearman", "pearson"),
 }
-MOST, SOME = 0.8, 0.1
-"""From these shares of numbers, and of decimal ones, labels are not taken for names of classes."""
-# What a label may be if each class has a column, or a place in a list, of its own.
-_MARKS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
-_UNKNOWN = ("", "nan")
+FEW = 0.2
+"""Share of labels that are no numbers, below which the others are not taken for names of classes if
+some are decimal."""
+MARKS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
+MARKS |= {"": None, "nan": None}  # type: ignore[dict-item]
+"""What a label may be if each class has a column, or a place in a list: None is not known."""
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 
-
-class Label(NamedTuple):
-    """The label of a row as written: one, or all that apply (listed). unknown: the classes of which
-    nobody knows."""
-
-    held: list[str]
-    listed: bool = False
-    unknown: Sequence[str] = ()
-
-
+Label = str | list[str]
+"""As it is written: one label, or a list of those that apply, or a mark for each class."""
 Part = list[tuple[Row, Label]]
 
 
@@ -61,7 +54,6 @@ Part = list[tuple[Row, Label]]
 
 TOKENS = ("tokens", "words")
 TAGS = ("tags", "ner_tags", "labels")
-UD_TAGS = {"upos": "3", "xpos": "4"}
 
 
 def read_sentences(
@@ -73,12 +65,11 @@ def read_sentences(
 
     Args:
         word: Column of a column file, from 0; by default the first, in .conllu FORM.
-        tag: The same; by default the last, in .conllu UPOS. There it may be "upos" or "xpos".
+        tag: The same; by default the last, in .conllu UPOS.
         prefix: What every word begins with, and what is removed, as "en:" in WikiANN's own files.
     """
-    treebank = ending_of(path) == ".conllu"
-    tag = UD_TAGS.get(tag or "upos", tag) if treebank else tag
     listed = ending_of(path) in WITH_LISTS
+    tag = "3" if tag is None and ending_of(path) == ".conllu" else tag
     sentences = []
     for row in rows(path) if listed else column_sentences(path):
         if listed:
@@ -87,8 +78,7 @@ def read_sentences(
             need(len(row.cells) > 1, f"{row.where}: one column; words need tags")
             words = texts_of(row, [word_column(path, row, word)])
             tags = texts_of(row, [column_named(path, [row], tag or list(row.cells)[-1])])
-        fact = f"{row.where}: {len(words)} words, but {len(tags)} tags; every word needs one"
-        need(len(words) == len(tags) > 0, fact)
+        need(len(words) == len(tags) > 0, f"{row.where}: {len(words)} words, but {len(tags)} tags")
         sentences.append(Sentence(tuple(word.removeprefix(prefix) for word in words), tags))
     return tuple(sentences)
 
@@ -102,14 +92,10 @@ def word_column(path: str, row: Row, given: str | None) -> str:
 def texts_of(row: Row, names: Sequence[str] = TOKENS) -> tuple[str, ...]:
     """The words or tags of a row: a list of texts. names: of its column. Raises UserError."""
     name = next((name for name in names if name in row.cells), names[0])
-    value = row.value(name)
-    texts = value if isinstance(value, list) else [None]
-    if not all(isinstance(each, str) and each.strip(BLANKS) for each in texts):
-        fact = (
-            f"{row.where}: column {name!r} must be a list of texts that are not empty, not numbers"
-        )
-        raise UserError(f"{fact}: {str(value)[:40]}")
-    return tuple(value)
+    texts = row.value(name)
+    good = isinstance(texts, list) and all(isinstance(t, str) and t.strip(BLANKS) for t in texts)
+    need(good, f"{row.where}: column {name!r} must be a list of texts, not {str(texts)[:40]}")
+    return tuple(texts)
 
 
 def has_chunks(tags: Iterable[Sequence[str]]) -> bool:
@@ -126,8 +112,7 @@ def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
     out = list(tags)
     for _, start, stop in spans(tags):
         for i in range(start, stop):
-            _, hyphen, kind = tags[i].partition("-")
-            out[i] = ("B" if i == start else "I") + hyphen + kind
+            out[i] = ("B" if i == start else "I") + tags[i][1:]
     return tuple(out)
 
 
@@ -141,13 +126,14 @@ def tagging_of(
     def read(part: tuple[Sentence, ...]) -> tuple[Sentence, ...]:
         return tuple(Sentence(s.words, to_iob2(s.tags)) for s in part) if chunked else part
 
+    train = read(train)
     more["also"] = tuple((key, read(part)) for key, part in more.get("also", ()))
     return TaskData(
         name=name,
         kind="tagging",
-        labels=tuple(sorted({tag for s in read(train) for tag in s.tags})),
+        labels=tuple(sorted({tag for s in train for tag in s.tags})),
         metrics=TASKS["conll2000" if chunked else "ud"].metrics,
-        train=read(train),
+        train=train,
         validation=read(validation),
         min_updates=MIN_UPDATES,
         **more,
@@ -156,22 +142,18 @@ def tagging_of(
 
 # ------------------------------------------------------------------ questions
 
-LAYOUT = (
-    'the layout of SQuAD is {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}, and '
-    "files with one JSON object on each line end in .jsonl"
-)
+LAYOUT = 'it is {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}, and for lines .jsonl'
 
 
-def read_questions(path: str | Path) -> tuple[Question, ...]:
+def read_questions(path: str) -> tuple[Question, ...]:
     """The questions of a file. Raises UserError naming the file and the place in it."""
-    return tuple(map(question_of, question_rows(str(path))))
+    return tuple(map(question_of, question_rows(path)))
 
 
 def question_rows(path: str, *, advance: Advance = None, **how: Any) -> Iterator[Row]:
     """The rows of a file: SQuAD's .json, or a table, see `rows`."""
-    if ending_of(path) == ".json":
-        return _nested(path, advance)
-    return rows(path, advance=advance, **how)
+    json_file = ending_of(path) == ".json"
+    return _nested(path, advance) if json_file else rows(path, advance=advance, **how)
 
 
 def _nested(path: str, advance: Advance) -> Iterator[Row]:
@@ -184,10 +166,9 @@ def _nested(path: str, advance: Advance) -> Iterator[Row]:
             for j, paragraph in enumerate(article["paragraphs"]):
                 for k, qa in enumerate(paragraph["qas"]):
                     place = f"data[{i}].paragraphs[{j}].qas[{k}]"
-                    cells = qa | {"context": paragraph["context"]}
-                    yield Row(f"{path}, {place}", k + 1, cells)
+                    yield Row(f"{path}, {place}", k + 1, qa | {"context": paragraph["context"]})
     except (KeyError, TypeError, ValueError, RecursionError) as e:
-        raise UserError(f"{path}: not a file of SQuAD, at or after {place} ({e}); {LAYOUT}") from e
+        raise UserError(f"{path}: not SQuAD's layout at or after {place} ({e})", LAYOUT) from e
 
 
 def question_of(row: Row, *, answered: bool = True) -> Question:
@@ -202,24 +183,23 @@ def question_of(row: Row, *, answered: bool = True) -> Question:
         pairs = zip_longest(given.get("text", ()), given.get("answer_start", ()))
         given = [{"text": text, "answer_start": start} for text, start in pairs]
     given = [given] if isinstance(given, str) else given
-    fact = f"{row.where}: 'answers' must be a text, a list or an object"
-    need(isinstance(given, list), fact)
-    answers = tuple(_answer(a, context, f"{row.where}, answers[{n}]") for n, a in enumerate(given))
-    return Question(str(row.cells.get("id", row.number)), question, context, answers)
+    need(isinstance(given, list), f"{row.where}: 'answers' must be a text, a list or an object")
+    answers = (_answer(each, context, f"{row.where}, answers[{n}]") for n, each in enumerate(given))
+    return Question(str(row.cells.get("id", row.number)), question, context, tuple(answers))
 
 
 def _answer(item: Any, context: str, where: str) -> Answer:
     """Without blanks around it: one at its end would teach that the next word belongs to it."""
     if isinstance(item, str):
         item = {"text": item.strip(), "answer_start": context.find(item.strip())}
-    keys = ("text", "answer_start")
-    text, start = (item.get(key) if isinstance(item, dict) else None for key in keys)
-    fact = f"{where}: the context does not hold its 'text' at its 'answer_start': {str(item)[:60]}"
-    advice = "an answer is a piece of it, and its start counts characters from 0"
-    if not isinstance(text, str) or type(start) is not int or not text.strip() or start < 0:
-        raise UserError(fact, advice)
-    need(context.startswith(text, start), fact, advice)
-    return Answer(text.strip(), start + len(text) - len(text.lstrip()))
+    match item:
+        case {"text": str(text), "answer_start": int(start)} if text.strip() and start >= 0:
+            if context.startswith(text, start):
+                return Answer(text.strip(), start + len(text) - len(text.lstrip()))
+    raise UserError(
+        f"{where}: the context does not hold its 'text' at its 'answer_start': {str(item)[:60]}",
+        "an answer is a piece of it, and its start counts characters from 0",
+    )
 
 
 def answering_of(
@@ -227,9 +207,6 @@ def answering_of(
 ) -> TaskData:
     """A task of questions. validation: none if the first part is to be split. If some validation
     questions have no answer, the metrics are SQuAD 2.0's. more: further fields of the task."""
-    shared = {q.context for q in train} & {q.context for q in validation}
-    note = f"{len(shared):,} contexts of validation questions also occur in the training set"
-    more["notes"] = (*more.get("notes", ()), *[f"{note}. Scores are optimistic."] * bool(shared))
     validation = validation or train
     answered = sum(bool(q.answers) for q in validation)
     metrics = TASKS["squad1" if answered == len(validation) else "squad2"].metrics
@@ -256,19 +233,18 @@ def read_own(options: FinetuneConfig) -> TaskData:
     if kind in ("tagging", "answering"):
         chosen(options.metrics, kind)
     if kind == "answering":
-        train, *validation = map(read_questions, files)
-        task = answering_of(name, train, *validation, epochs=2, min_updates=MIN_UPDATES)
+        parts: Any = map(read_questions, files)
+        task = answering_of(name, *parts, epochs=2, min_updates=MIN_UPDATES)
     elif kind == "tagging":
         word, tag = options.text_column, options.label_column
         parts = [read_sentences(path, word=word, tag=tag) for path in files]
-        shared = _shared(*([sentence.words for sentence in part] for part in parts))
-        task = tagging_of(name, parts[0], parts[-1], epochs=OWN_EPOCHS, notes=shared)
+        task = tagging_of(name, parts[0], parts[-1], epochs=OWN_EPOCHS)
     else:
         task = _texts(files, name, kind, options)
     return validated(task if fraction is None else split(task, fraction, seed=options.seed))
 
 
-def _kind_of_file(path: str) -> Kind | Literal["auto"]:
+def _kind_of_file(path: str) -> Any:
     """What the ending, or the names of the columns, show; otherwise auto."""
     ending = ending_of(path)
     if ending == ".json":
@@ -278,25 +254,14 @@ def _kind_of_file(path: str) -> Kind | Literal["auto"]:
     keys = set(next((row.cells for row in rows(path)), ())) if ending in WITH_LISTS else set()
     if {"context", "question"} <= keys:
         return "answering"
-    return "tagging" if keys & set(TOKENS) and keys & set(TAGS) else "auto"
+    return "tagging" if keys & {*TOKENS} and keys & {*TAGS} else "auto"
 
 
 def _name_of(train_file: Path) -> str:
-    """The name of the task: that of the file, or of its folder if the file's name tells nothing.
-    Under a known name, the report would compare it with published scores."""
+    """The name of the task. Under a known one, the report would compare it with published
+    scores."""
     name = train_file.name.split(".")[0]
-    if name.lower() in ("train", "training", "train_data", "data"):
-        name = train_file.resolve().parent.name or name
     return f"own-{name}" if name.lower() in TASKS else name
-
-
-def _shared(train: Iterable[Hashable], validation: Sequence[Hashable] = ()) -> tuple[str, ...]:
-    """A note on validation texts that training has, too. validation: none if it is to be split
-    off."""
-    known = set(train)
-    shared = sum(text in known for text in validation)
-    note = f"{shared:,} of {len(validation):,} validation examples also occur in the training set"
-    return (f"{note}. Scores are optimistic.",) if shared else ()
 
 
 # ------------------------------------------------------------------ own texts
@@ -308,55 +273,42 @@ def _texts(files: Sequence[str], name: str, wanted: str, options: FinetuneConfig
     columns = {each: getattr(options, f"{each}_column") for each in ("text", "pair", "label")}
     found = labelled_columns(files[0], tables[0], **columns)
     text, pair, labels = found
-    notes = [_about_columns(tables[0][0], text, pair, labels)]
-    read = [[(row, _label_of(row, labels, wanted)) for row in table] for table in tables]
-    parts = [[(row, label) for row, label in part if label is not None] for part in read]
-    if out := sum(map(len, read)) - sum(map(len, parts)):
-        notes.append(f"{out:,} examples without a label are left out")
-    for path, part in zip(files, parts, strict=True):
-        need(bool(part), f"{path}: no example has a label, so there is nothing to learn")
+    parts: list[Part] = []
+    for path, table in zip(files, tables, strict=True):
+        both = ((row, _label_of(row, labels, wanted)) for row in table)
+        parts.append([(row, label) for row, label in both if label is not None])
+        need(bool(parts[-1]), f"{path}: no example has a label, so there is nothing to learn")
     kind = _kind_of(parts[0]) if wanted == "auto" else cast(Kind, wanted)
-    names, spelt = _classes(parts[0], labels)
-    names = [] if kind == "regression" else names
-    numbers = {each: number for number, each in enumerate(names)}
-
-    def number(row: Row, value: str) -> Any:
-        found = number_of(value) if kind == "regression" else numbers.get(value)
-        what = f"none of the classes {first(names)}" if names else "not a number"
-        known = found is not None and math.isfinite(found)
-        need(known, f"{row.where}: label {value[:40]!r} is {what}")
-        return found
+    classes = Classes(parts[0], labels, kind)
 
     def example(row: Row, label: Label) -> Example:
-        fact = f"{row.where}: several labels. Give --problem-type multilabel"
-        need(kind == "multilabel" or not label.listed, fact)
         both = row.text(text), None if pair is None else row.text(pair)
-        held = sorted({number(row, value) for value in spelt(label.held)})
-        if kind != "multilabel":
-            return Example(*both, held[0])
-        return Example(*both, tuple(held), tuple(sorted(numbers[name] for name in label.unknown)))
+        return Example(*both, *classes.read(row, label))
 
     examples = [tuple(example(*each) for each in part) for part in parts]
     for path, part in zip(files, examples, strict=True):
-        given = any((e.text + (e.pair or "")).strip() for e in part)
+        given = any(e.whole.strip() for e in part)
         need(given, f"{path}: every text ({text!r}) is empty; is another column meant?")
-    both = ([(e.text, e.pair) for e in part] for part in examples)
-    about = f"{len(names):,} classes ({first(names)})"
+    number = f"{len(classes.names):,}"
+    fact = f"--metrics f1 is for two classes, and {files[0]} has {number}. Take macro_f1"
+    need("f1" not in options.metrics or kind != "classification" or number == "2", fact)
+    notes = [_about_columns(tables[0][0], text, pair, labels)]
+    if out := sum(map(len, tables)) - sum(map(len, parts)):
+        notes.append(f"{out:,} examples without a label are left out")
+    about = f"{number} classes ({first(classes.names)})"
     if kind == "regression":
-        values: list[Any] = [example.label for example in examples[0]]
+        values: list[Any] = [e.label for e in examples[0]]
         about = f"labels from {min(values):g} to {max(values):g}"
-    fact = f"--metrics f1 is for two classes, and {files[0]} has {len(names):,}. Take macro_f1"
-    need("f1" not in options.metrics or kind != "classification" or len(names) == 2, fact)
     return TaskData(
         name=name,
         kind=kind,
-        labels=tuple(names),
+        labels=tuple(classes.names),
         metrics=chosen(options.metrics, kind) or OWN_METRICS[kind],
         epochs=OWN_EPOCHS,
         train=examples[0],
         validation=examples[-1],
         min_updates=MIN_UPDATES,
-        notes=(*_shared(*both), *notes, f"task: {kind}, {about}"),
+        notes=(*notes, f"task: {kind}, {about}"),
     )
 
 
@@ -372,12 +324,10 @@ def _label_of(row: Row, columns: list[str], wanted: str) -> Label | None:
     """The label of a row, or None if it has none. Lists may be written as JSON or Python writes
     them; for `multilabel`, also with bars. Raises UserError."""
     if len(columns) > 1:
-        marks = {column: _written(row.value(column)).lower() for column in columns}
-        odd = [column for column in columns if marks[column] not in (*_MARKS, *_UNKNOWN)]
-        need(not odd, f"{row.where}: {', '.join(map(repr, odd))} must be 0, 1 or empty (not known)")
-        held = [column for column in columns if _MARKS.get(marks[column])]
-        unknown = [column for column in columns if marks[column] in _UNKNOWN]
-        return Label(held, listed=True, unknown=unknown) if len(unknown) < len(columns) else None
+        marks = [_written(row.value(column)).lower() for column in columns]
+        odd = [repr(c) for c, mark in zip(columns, marks, strict=True) if mark not in MARKS]
+        need(not odd, f"{row.where}: {', '.join(odd)} must be 0, 1 or empty (not known)")
+        return marks if any(MARKS[mark] is not None for mark in marks) else None
     value = row.value(columns[0])
     written = _written(value)
     if written.startswith("[") and wanted in ("auto", "multilabel"):
@@ -385,14 +335,12 @@ def _label_of(row: Row, columns: list[str], wanted: str) -> Label | None:
             value = ast.literal_eval(written)
     elif wanted == "multilabel" and isinstance(value, str) and written.lower() != "nan":
         value = [part for part in value.split("|") if part.strip()]
-    listed = isinstance(value, list)
-    given = value if listed else [value]
+    given = value if isinstance(value, list) else [value]
     known = value is None or all(isinstance(each, str | int | float) for each in given)
-    fact = f"{row.where}: {columns[0]!r} must be a text, a number, or a list of them"
-    need(known, f"{fact}, not {written[:40]}")
-    if not listed and written.lower() in _UNKNOWN:
-        return None
-    return Label(list(map(_written, given)), listed)
+    need(known, f"{row.where}: {columns[0]!r} must hold texts or numbers, not {written[:40]}")
+    if isinstance(value, list):
+        return list(map(_written, value))
+    return None if written.lower() in ("", "nan") else written
 
 
 def _written(value: Any) -> str:
@@ -405,50 +353,73 @@ def _kind_of(part: Part) -> Kind:
     """Decimal numbers are values, but two whole ones (0.0 and 1.0) are classes. Raises UserError
     where most labels are decimal numbers and some are not: one such cell would make a class of each
     number."""
-    if any(label.listed for _, label in part):
+    if any(isinstance(label, list) for _, label in part):
         return "multilabel"
-    values = [label.held[0] for _, label in part]
-    numbers = [number_of(value) for value in values]
+    numbers = [number_of(label) for _, label in part]
+    whole = all(n is None or n.is_integer() for n in numbers)
     if None not in numbers:
-        two = len(set(numbers)) == 2 and all(cast(float, n).is_integer() for n in numbers)
-        return "classification" if two or all(map(_WHOLE.fullmatch, values)) else "regression"
-    # As written for people: 0,5 and 10.5 %.
-    bare = [value.replace(",", ".").rstrip(" %") for value in values]
-    alike = [value for value in bare if number_of(value) is not None]
-    decimal = [value for value in alike if not _WHOLE.fullmatch(value)]
-    (where, *_), odd = part[numbers.index(None)][0], values[numbers.index(None)]
-    fact = f"{where}: label {odd[:40]!r} is not a number, and most others are"
-    few = len(alike) < MOST * len(part) or len(decimal) < SOME * len(part)
-    advice = "write numbers as 0.5, or give --problem-type classification if labels are names"
-    need(few, fact, advice)
+        written = all(_WHOLE.fullmatch(str(label)) for _, label in part)
+        two = whole and len(set(numbers)) == 2
+        return "classification" if two or written else "regression"
+    row, odd = part[numbers.index(None)]
+    need(
+        whole or numbers.count(None) > FEW * len(part),
+        f"{row.where}: label {str(odd)[:40]!r} is not a number, and most others are",
+        "write numbers as 0.5, or give --problem-type classification if labels are names",
+    )
     return "classification"
 
 
-def _classes(
-    part: Part, columns: list[str]
-) -> tuple[list[str], Callable[[list[str]], Sequence[str]]]:
-    """The names of all classes, and the function from what is written to names.
+class Classes:
+    """The names of all classes, and what a label stands for.
 
     Lists that hold only 0 and 1 and have one length are vectors with a place for each class
-    (multi-hot). Where all names are whole numbers, 1.0 is 1: pandas writes so where other cells are
-    empty.
+    (multi-hot), and so are several columns. Where all names are whole numbers, 1.0 is 1: pandas
+    writes so where other cells are empty.
     """
-    size = len(part[0][1].held)
-    alike = all(label.listed and len(label.held) == size > 1 for _, label in part)
-    values = {value for _, label in part for value in label.held}
-    hot = alike and len(columns) == 1 and all(value.lower() in _MARKS for value in values)
-    numbers = [number_of(value) for value in values]
-    whole = all(number is not None and number.is_integer() for number in numbers)
 
-    def spelt(held: list[str]) -> Sequence[str]:
-        if hot and len(held) == size and all(mark.lower() in _MARKS for mark in held):
-            return [f"label_{k}" for k, mark in enumerate(held) if _MARKS[mark.lower()]]
-        return [value.removesuffix(".0") if whole else value for value in held]
+    def __init__(self, part: Part, columns: list[str], kind: Kind) -> None:
+        self.kind, self.names = kind, list[str]()
+        listed = [label for _, label in part if isinstance(label, list)]
+        sizes = {len(label) for label in listed}
+        values = {v for _, label in part for v in (label if isinstance(label, list) else [label])}
+        marked = all(MARKS.get(value.lower()) is not None for value in values)
+        alike = len(listed) == len(part) and len(sizes) == 1 and min(sizes) > 1
+        self.marked = len(columns) > 1 or (alike and marked)
+        """Whether a label is a vector of marks."""
+        numbers = [number_of(value) for value in values]
+        self.whole = all(number is not None and number.is_integer() for number in numbers)
+        if len(columns) > 1:
+            self.names = columns
+        elif self.marked:
+            self.names = [f"label_{k}" for k in range(max(sizes))]
+        elif kind != "regression":
+            self.names = sorted({*map(self.spelt, values)}, key=_order)
+        self.numbers = {name: k for k, name in enumerate(self.names)}
 
-    if len(columns) > 1:
-        return columns, list
-    names = [f"label_{k}" for k in range(size)] if hot else sorted(spelt([*values]), key=_order)
-    return list(dict.fromkeys(names)), spelt
+    def spelt(self, value: str) -> str:
+        return value.removesuffix(".0") if self.whole else value
+
+    def read(self, row: Row, label: Label) -> tuple[Any, tuple[int, ...]]:
+        """The class or value, or the classes that apply; and those that are not known. Raises
+        UserError."""
+        held = label if isinstance(label, list) else [label]
+        if self.kind != "multilabel":
+            need(held is not label, f"{row.where}: several labels. Give --problem-type multilabel")
+            return self.number(row, held[0]), ()
+        marks = [value.lower() for value in held]
+        if self.marked and len(marks) == len(self.names) and {*marks} <= MARKS.keys():
+            on = tuple(k for k, mark in enumerate(marks) if MARKS[mark])
+            return on, tuple(k for k, mark in enumerate(marks) if MARKS[mark] is None)
+        return tuple(sorted({self.number(row, value) for value in held})), ()
+
+    def number(self, row: Row, value: str) -> Any:
+        is_value = self.kind == "regression"
+        found = number_of(value) if is_value else self.numbers.get(self.spelt(value))
+        what = "not a number" if is_value else f"none of the classes {first(self.names)}"
+        known = found is not None and math.isfinite(found)
+        need(known, f"{row.where}: label {value[:40]!r} is {what}")
+        return found
 
 
 def _order(name: str) -> tuple[float, str]:

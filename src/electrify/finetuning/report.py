@@ -29,6 +29,7 @@ COMPARED = (BASELINE, RANDOM, INITIAL)
 """How the names of models begin that others are compared with."""
 Record = Mapping[str, Any]
 """A run, as in scores.jsonl."""
+SPREAD = ("median", "mean", "std", "best", "worst")
 PANEL_WIDTH, TITLE_HEIGHT, LINE_HEIGHT = 7.0, 0.9, 0.32
 """Of the plot, in inches."""
 
@@ -56,19 +57,12 @@ class Row:
         values = [float(r["scores"][metric]) for r in runs]
         if not all(map(math.isfinite, values)):
             values = [math.nan] * len(values)  # nan has no order
-        ends = sorted(values, key=partial(rank, metric))
+        std = statistics.stdev(values) if len(values) > 1 and math.isfinite(values[0]) else None
+        best, *_, worst = sorted([*values, values[0]], key=partial(rank, metric))
         names = ("task", "model", "train_examples", "validation_examples", "point")
         found: dict[str, Any] = {name: runs[0][name] for name in names} | {"seeds": len(values)}
         found |= {"median": statistics.median(values), "mean": statistics.fmean(values)}
-        found |= {"std": deviation(values), "best": ends[0], "worst": ends[-1]}
-        return cls(metric=metric, **found)
-
-
-def deviation(values: Sequence[float]) -> float | None:
-    """None for one value, not a number if one of them is not."""
-    if len(values) < 2:
-        return None
-    return math.nan if math.isnan(values[0]) else statistics.stdev(values)
+        return cls(metric=metric, std=std, best=best, worst=worst, **found)
 
 
 @dataclass(frozen=True)
@@ -102,34 +96,27 @@ class Report:
     def cells(self) -> list[list[str]]:
         """The table as text, header first, scores times 100. One seed has no spread; on one task it
         has a line for each model, the best first."""
-        if all(row.seeds == 1 for row in self.rows):
-            if len({row.task for row in self.rows}) == 1:
-                return self._by_model()
-            rows = [[r.task, r.metric, r.model, percent(r.median)] for r in self.rows]
-            return [["task", "metric", "model", "score"], *rows]
-        scores = ("median", "mean", "std", "best", "worst")
+        single = all(row.seeds == 1 for row in self.rows)
+        if single and len(grouped(self.rows, "task")) == 1:
+            return self._by_model()
+        shown = {"score": "median"} if single else dict(zip(SPREAD, SPREAD, strict=True))
         rows = [
             [
                 *(row.task, row.metric, row.model),
-                *(percent(getattr(row, score)) for score in scores),
+                *(percent(getattr(row, name)) for name in shown.values()),
                 *(str(row.seeds), f"{row.train_examples:,}"),
             ]
             for row in self.rows
         ]
-        return [["task", "metric", "model", *scores, "seeds", "trained on"], *rows]
+        return [["task", "metric", "model", *shown, "seeds", "trained on"], *rows]
 
     def _by_model(self) -> list[list[str]]:
+        models, metrics = (list(grouped(self.rows, name)) for name in ("model", "metric"))
         of = {(row.model, row.metric): row.median for row in self.rows}
-        metrics = list(dict.fromkeys(row.metric for row in self.rows))
+        models.sort(key=lambda model: rank(metrics[0], of.get((model, metrics[0]), math.nan)))
         named = [f"{m} (lower is better)" if is_lower_better(m) else m for m in metrics]
-
-        def place(model: str) -> float:
-            return rank(metrics[0], of.get((model, metrics[0]), math.nan))
-
-        return [["model", *named]] + [
-            [model, *(percent(of[model, m]) if (model, m) in of else "" for m in metrics)]
-            for model in sorted(dict.fromkeys(row.model for row in self.rows), key=place)
-        ]
+        scores = [[percent(of.get((model, m))) for m in metrics] for model in models]
+        return [["model", *named], *([m, *row] for m, row in zip(models, scores, strict=True))]
 
     def table(self) -> str:
         """The table for a terminal or a log, without the notes on tasks, which were printed before
@@ -141,11 +128,11 @@ class Report:
         ]
         of_models = tuple(f"{row.task}: {row.model}: " for row in self.rows)
         notes = [f"note: {n}" for n in self.notes() if n.startswith(of_models)]
-        own = [row for row in self.rows if not row.model.startswith(COMPARED)]
         sizes = dict.fromkeys(
             f"{row.task}: {row.train_examples:,} training and {row.validation_examples:,} "
             "validation examples"
-            for row in own
+            for row in self.rows
+            if not row.model.startswith(COMPARED)
         )
         table = aligned(self.cells(), names=names_of(self.cells()))
         return "\n".join([*table, *sizes, *averages, *self.verdicts(), *notes])
@@ -306,22 +293,19 @@ def picture(draw: Callable[[Any], None]) -> bytes | None:
     """The PNG of what `draw` draws on a figure. If matplotlib is not installed, it says so and
     returns None.
 
-    matplotlib has its own defaults, whatever the user has set (LaTeX for texts, for example);
     pyplot and its backend are the user's and are not touched.
     """
     if find_spec("matplotlib") is None:
         say("no plot is drawn: pip install 'electrify[plot]'")
         return None
-    import matplotlib as mpl
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(), warnings.catch_warnings():
+    # A $ in a name is a $.
+    with rc_context({"text.parse_math": False, "text.usetex": False}), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about characters that its font lacks
-        mpl.rcdefaults()
-        mpl.rcParams["text.parse_math"] = False  # a $ in a name is a $
-        figure = Figure(layout="constrained")
+        figure, png = Figure(layout="constrained"), io.BytesIO()
         draw(figure)
-        png = io.BytesIO()
         figure.savefig(png, dpi=110, format="png")
     return png.getvalue()
 

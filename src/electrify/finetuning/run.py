@@ -9,7 +9,6 @@ files are there is not repeated.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import io
 import json
 import math
@@ -31,23 +30,23 @@ from ..errors import UserError, need
 from ..exporting.folder import read_run, special_ids, write_model
 from ..exporting.loading import load_config
 from ..exporting.places import FROZEN, INITIAL, METADATA, RANDOM, SCORES
-from ..files import claim, json_text, must_be_ours, read_json, sha256, text_hash, write
-from ..hub import at_commit
+from ..files import claim, json_text, read_json, text_hash, write
 from ..progress import Progress, say
 from ..tables import DISCRIMINATOR
 from ..text.corpus import TOKENIZER, Corpus
-from ..text.tokenizer import VOCABULARY_FILES, copy_tokenizer
+from ..text.tokenizer import copy_tokenizer
 from ..train import CONFIG
 from ..train.machine import choose, computing_with, pick_device
-from ..train.start import starting_point, starts_of, with_shapes
+from ..train.start import content_of, starting_point, starts_of, with_shapes
 from . import loop, metrics
-from .baselines import MAJORITY, OVERLAP, TFIDF, answer, applies, baseline_hashes, is_baseline
+from .baselines import MAJORITY, OVERLAP, TFIDF, answer, applies, is_baseline
 from .known import read_asked
-from .one_run import Outcome, drawn_examples, expected_updates, finetune_one
+from .one_run import After, Outcome, drawn_examples, expected_updates, finetune_one
 from .options import FinetuneConfig, FinetuneSettings
 from .report import Report, draw_scores, picture, report_of
-from .tasks import TASKS, TaskData
+from .tasks import TaskData
 
+ANOTHER = "choose another --output-dir"
 SETTINGS = "finetune.json"
 """Marks the folder as one of `finetune`."""
 PREFIXES = (RANDOM, INITIAL, FROZEN)
@@ -115,20 +114,17 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
         todo = [run for run in runs if not is_done(run, done.get(run.key))]
         # Baselines first, and then the probes: they take seconds.
         todo.sort(key=lambda run: (not is_baseline(run.model), not is_quick(run.model)))
-        for run in todo:
-            if run.save_to is not None:
-                must_be_ours(run.save_to, METADATA)
         if len(todo) < len(runs):
             say(f"{len(runs) - len(todo)} of {len(runs)} runs are done already: {out / SCORES}")
         if todo:
             run_all(todo, done, options, shared)
         names = {task.name: task.score_names for task in tasks}
-        report = report_of([done[run.key] for run in runs], names, settings=shared["settings"])
+        report = report_of([done[run.key] for run in runs], names, settings=shared)
         report.write(out)
         if png := picture(partial(draw_scores, report=report)):
             write(out / "report.png", png)
         if options.predict_test:
-            submit(runs, done, out)
+            submit(runs, done)
     return report
 
 
@@ -174,7 +170,8 @@ def runs_of(options: FinetuneConfig, tasks: list[TaskData]) -> Iterator[Run]:
     # Nobody wants the model of a row that is only a comparison.
     trained = [name for name in names if not name.startswith(PREFIXES) and not is_baseline(name)]
     for model in names:
-        hashes = baseline_hashes(model) if is_baseline(model) else {"weights": fingerprint(model)}
+        prefix, name = divided(model)
+        hashes = {"weights": model if is_baseline(model) else prefix + content_of(name)}
         wanted = model in trained or not (trained or is_baseline(model))
         for task in (task for task in tasks if applies(model, task)):
             its = hashes | {"data": data[task.name]}
@@ -203,20 +200,6 @@ def divided(model: str) -> tuple[str, str]:
     return prefix, model.removeprefix(prefix)
 
 
-def fingerprint(model: str) -> str:
-    """What scores depend on in a model: a short hash of the weights, configuration and tokenizer in
-    a folder, or a name on the Hub with its commit."""
-    prefix, name = divided(model)
-    if not Path(name).is_dir():
-        return prefix + at_commit(name)
-    digest = hashlib.sha256(prefix.encode())
-    for file in sorted(Path(name).iterdir()):
-        weights = file.suffix == ".safetensors" and prefix in ("", FROZEN)
-        if weights or file.name in ("config.json", "tokenizer_config.json", *VOCABULARY_FILES):
-            digest.update(f"{file.name} {sha256(file)}\n".encode())
-    return digest.hexdigest()[:16]
-
-
 def file_name(label: str) -> str:
     """A label as the name of a file or folder, with a hash where that loses something."""
     readable = re.sub(r"[^\w.=-]+", "-", label.replace("..", "")).strip("./-")[:80]
@@ -231,22 +214,18 @@ def file_name(label: str) -> str:
 def shared_settings(options: FinetuneConfig) -> dict[str, Any]:
     """What all runs of an output folder share. The metrics are among it: records hold no others,
     and the first one chooses an evaluation."""
-    settings = dataclasses.asdict(options.settings)
+    settings = dataclasses.asdict(options.settings) | {"metrics": list(options.metrics)}
     settings.pop("device")
-    search, wanted = options.hyperparameter_search, list(options.metrics)
-    return {"settings": settings, "hyperparameter_search": search, "metrics": wanted}
+    return settings | {"hyperparameter_search": options.hyperparameter_search}
 
 
 def must_be_the_same(out: Path, shared: dict[str, Any]) -> None:
     """Raises UserError if the folder holds runs with other settings."""
-    if not (out / SETTINGS).exists():
-        return
-    here, there = ({**each, **each["settings"]} for each in (shared, read_json(out / SETTINGS)))
-    for name in here.keys() - {"settings"}:
-        if here[name] != there.get(name):
-            now, had = ("its default" if v is None else v for v in (here[name], there.get(name)))
-            fact = f"{out} holds runs with {name} {had}, not {now}"
-            raise UserError(fact, "choose another --output-dir")
+    there = read_json(out / SETTINGS) if (out / SETTINGS).exists() else shared
+    for name, here in shared.items():
+        if here != there.get(name):
+            now, had = ("its default" if v is None else v for v in (here, there.get(name)))
+            raise UserError(f"{out} holds runs with {name} {had}, not {now}", ANOTHER)
 
 
 def read_records(out: Path) -> dict[Key, dict[str, Any]]:
@@ -268,10 +247,10 @@ def is_done(run: Run, record: dict[str, Any] | None) -> bool:
     for what, now in run.hashes.items():
         changed = "the examples" if what == "data" else "the model"
         fact = f"{run.out} holds scores of {run.model} on {run.task.name!r}, and {changed} changed"
-        need(record.get(what) == now, f"{fact} since", "choose another --output-dir")
-    names = [] if is_baseline(run.model) else [f"{name}.tsv" for name, _ in run.task.test]
+        need(record.get(what) == now, f"{fact} since", ANOTHER)
+    files = () if is_baseline(run.model) else (f"{name}.tsv" for name, _ in run.task.test)
     saved = run.save_to is None or (run.save_to / METADATA).is_file()
-    return saved and all((run.predictions / name).is_file() for name in names + record["files"])
+    return saved and all((run.predictions / name).is_file() for name in files)
 
 
 # ------------------------------------------------------------------ running
@@ -291,21 +270,24 @@ def run_all(
     earlier = next((record["threads"] for record in done.values()), None)
     tokens = loop.most_tokens(device)
     threads = choose(options.threads, tokens=tokens, earlier=earlier, **how)
-    slow = [run for run in networks if not is_quick(run.model)]
-    updates = sum(expected_updates(run.task, run.settings) for run in slow)
-    with computing_with(threads), Progress(updates, title="finetune", unit="updates") as progress:
-        for run in todo:
-            shown = None if is_quick(run.model) else progress
-            run_one(run, shown, options.corpus, partial(keep, run, done, shared))
+    updates = [0 if is_quick(r.model) else expected_updates(r.task, r.settings) for r in todo]
+    shown = Progress(sum(updates), title="finetune", unit="updates")
+    with computing_with(threads), shown as progress:
+        for run, its in zip(todo, updates, strict=True):
+
+            def after(share: float, note: str, its: int = its) -> None:
+                progress.advance(its * share, note)
+
+            run_one(run, after, options.corpus, partial(keep, run, done, shared))
             if run.save_to is not None:
                 say(f"saved for `electrify predict`: {run.save_to}")
 
 
 def run_one(
-    run: Run, progress: Progress | None, corpus: str | None, finished: Callable[[Outcome], None]
+    run: Run, after: After, corpus: str | None, finished: Callable[[Outcome], None]
 ) -> None:
     task, settings = run.task, run.settings
-    how: dict[str, Any] = {"seed": run.seed, "settings": settings, "progress": progress}
+    how: dict[str, Any] = {"seed": run.seed, "settings": settings, "after": after}
     how |= {"save_to": run.save_to, "finished": finished}
     if is_baseline(run.model):
         began = time.monotonic()
@@ -338,7 +320,6 @@ def keep(run: Run, done: dict[Key, Any], shared: dict[str, Any], outcome: Outcom
         **outcome.record(),
         "validation_examples": len(run.task.validation),
         "notes": [*run.task.notes, *(f"{run.model}: {note}" for note in notes)],
-        "files": sorted(outcome.files),
         "threads": torch.get_num_threads(),
     }
     write(run.out / SCORES, "".join(json_text(record) + "\n" for record in done.values()))
@@ -378,7 +359,7 @@ def has_initial_words(model: str) -> bool:
 # ------------------------------------------------------------------ GLUE's submission
 
 
-def submit(runs: Sequence[Run], done: dict[Key, Any], out: Path) -> None:
+def submit(runs: Sequence[Run], done: dict[Key, Any]) -> None:
     """Writes OUT/submission-MODEL.zip for every model: for each task the predictions of the run
     with the best first metric, as GLUE's server takes them. The archive's bytes depend on its files
     only."""
@@ -391,8 +372,6 @@ def submit(runs: Sequence[Run], done: dict[Key, Any], out: Path) -> None:
         if run.task.test and not (run.model.startswith(PREFIXES) or is_baseline(run.model)):
             mine = best.setdefault(run.model, {})
             mine[run.task.name] = max(mine.get(run.task.name, run), run, key=score)
-    glue = [row for row in TASKS.values() if row.group == "glue"]
-    wanted = [f"{name}.tsv" for row in glue for name in row.submission or row.folders]
     for model, chosen in best.items():
         paths = [r.predictions / f"{name}.tsv" for r in chosen.values() for name, _ in r.task.test]
         archive = io.BytesIO()
@@ -400,9 +379,6 @@ def submit(runs: Sequence[Run], done: dict[Key, Any], out: Path) -> None:
             for path in sorted(paths, key=lambda path: path.name):
                 entry = zipfile.ZipInfo(path.name, date_time=(1980, 1, 1, 0, 0, 0))
                 z.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
-        target = out / f"submission-{file_name(model)}.zip"
+        target = runs[0].out / f"submission-{file_name(model)}.zip"
         write(target, archive.getvalue())
-        there = {path.name for path in paths}
-        missing = [name.removesuffix(".tsv") for name in wanted if name not in there]
-        also = f". GLUE's server also wants {', '.join(missing)}" if missing else ""
-        say(f"{target}: {len(paths)} test sets{also}")
+        say(f"{target}: {len(paths)} test sets")

@@ -38,24 +38,28 @@ def split(task: TaskData, fraction: float, *, seed: int) -> TaskData:
 
 
 def validated(task: TaskData) -> TaskData:
-    """The task with a note on classes or tags that only one of its parts has."""
-    if task.kind in ("regression", "answering"):
-        return task
+    """The task with notes on what its parts have in common, and on classes or tags that only one of
+    them has."""
+    notes, known = list(task.notes), set(map(_belongs, task.train))
+    if shared := sum(_belongs(example) in known for example in task.validation):
+        what = "contexts of questions" if task.kind == "answering" else "examples"
+        count = f"{shared:,} of {len(task.validation):,} validation {what}"
+        notes.append(f"{count} also occur in the training set. Scores are optimistic.")
     learnt = Counter(label for example in task.train for label in _labels(example))
     scored = Counter(label for example in task.validation for label in _labels(example))
-    if task.kind == "tagging":
-        odd = sorted(scored.keys() - learnt.keys())
+    if task.kind == "tagging" and (odd := sorted(scored.keys() - learnt.keys())):
         count = sum(scored[tag] for tag in odd)
         note = f"{count:,} validation words have tags that no training word has ({first(odd)})"
-        note += ". They count as wrong."
-    else:
-        odd = [task.labels[int(label)] for label in sorted(learnt.keys() - scored.keys())]
-        note = f"no validation example has the class {first(odd)}: no score shows how it is learnt"
-    return replace(task, notes=(*task.notes, note)) if odd else task
+        notes.append(f"{note}. They count as wrong.")
+    elif task.kind in ("classification", "multilabel") and (odd := learnt.keys() - scored.keys()):
+        names = [task.labels[int(label)] for label in sorted(odd)]
+        note = f"no validation example has the class {first(names)}"
+        notes.append(f"{note}: no score shows how it is learnt")
+    return replace(task, notes=tuple(notes))
 
 
 def _labels(example: Any) -> tuple[Any, ...]:
-    labels = example.tags if isinstance(example, Sentence) else example.label
+    labels = example.tags if isinstance(example, Sentence) else getattr(example, "label", ())
     return labels if isinstance(labels, tuple) else (labels,)
 
 
@@ -101,9 +105,8 @@ def parted(
         _show_every_label(examples, groups, chosen)
     stay = tuple(e for k, e in enumerate(examples) if k not in chosen)
     held = tuple(e for k, e in enumerate(examples) if k in chosen)
-    fact = f"a share of {fraction:g} of {len(examples):,} examples leaves a part empty: equal "
-    fact += "texts (of questions, their contexts) stay in one part and each class in training"
-    need(bool(stay and held), fact, "give another share or more examples")
+    fact = f"a share of {fraction:g} of {len(examples):,} examples leaves a part empty: equal texts"
+    need(bool(stay and held), f"{fact} and contexts stay together", "give more examples")
     return stay, held
 
 

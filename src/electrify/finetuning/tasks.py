@@ -137,8 +137,8 @@ class TaskData(Described):
         least = {"classification": 2, "tagging": 2, "multilabel": 1}.get(self.kind, 0)
         for part in ("train", "validation"):
             need(bool(getattr(self, part)), f"task {self.name!r} has no {part} examples")
-        fact = f"task {self.name!r} has the labels: {', '.join(self.labels) or 'none'}"
-        need(len(self.labels) >= least, fact, "there is nothing to learn")
+        labels = ", ".join(self.labels) or "none"
+        need(len(self.labels) >= least, f"task {self.name!r} has too few labels: {labels}")
 
     @property
     def score_names(self) -> tuple[str, ...]:
@@ -155,13 +155,12 @@ class KnownTask(Described):
     folders: tuple[str, ...]
     train: tuple[str, ...]
     validation: tuple[str, ...]
-    test: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     text: str = ""
     pair: str | None = None
     label: str = "label"
-    also: dict[str, str] = field(default_factory=dict)
-    submission: dict[str, str] = field(default_factory=dict)
+    also: dict[str, list[str]] = field(default_factory=dict)
+    submission: dict[str, list[str]] = field(default_factory=dict)
     hub: str | None = None
     languages: bool = False
     published: dict[str, float] = field(default_factory=dict)
@@ -227,17 +226,14 @@ def kind_of(model: str, config: Mapping[str, Any]) -> Kind:
     fine-tuned: another class, or, by the folder's metadata, a network of a run: some discriminators
     have the class for tags."""
     name = str((config.get("architectures") or [""])[0])
-    kinds: dict[Kind, str | None] = {
-        kind: problem
+    kinds: dict[str | None, Kind] = {
+        problem: kind
         for kind, (auto, problem) in CLASSES.items()
         if name.endswith(auto.removeprefix("AutoModel"))
     }
     part = metadata_of(model).get("part", TRAINED)
     what = f"the {part} of a run" if part != TRAINED else name or "a model without a head"
-    fact = f"{model} is {what}. Predictions need a fine-tuned model, as `electrify finetune` "
-    need(part == TRAINED and bool(kinds), f"{fact}saves it")
-    for kind, problem in kinds.items():
-        if problem in (None, config.get("problem_type")):
-            return kind
+    need(part == TRAINED and bool(kinds), f"{model} is {what}, not a fine-tuned model")
     number = len(config.get("id2label") or range(config.get("num_labels", 2)))
-    return "regression" if number == 1 else "classification"
+    usual: Kind = "regression" if number == 1 else "classification"
+    return kinds.get(None, kinds.get(config.get("problem_type"), usual))
