@@ -645,8 +645,9 @@ def _predictions(predictor: Any, texts: Any, pairs: Any) -> Any:
     one = isinstance(texts, str)
     if predictor.kind == "tagging":
         texts = texts.split() if one else texts
-        one = isinstance(next(iter(texts), None), str)
-        several = [texts] if one else list(rows_of(texts))
+        several = list(rows_of(texts))
+        one = bool(several) and isinstance(several[0], str)
+        several = [several] if one else several
     else:
         takes_pairs = predictor.reading.get("pairs") or predictor.kind == "answering"
         one = one or (takes_pairs and is_pair(texts))
