@@ -81,8 +81,8 @@ def sequences(documents: list[np.ndarray], *, max_seq_length: int, num_segments:
         raise UserError(f"num_segments must be 1 or 2, not {num_segments}")
     if max_seq_length < least:
         raise UserError(
-            f"max_seq_length {max_seq_length} is too short for a sequence with its special tokens; "
-            f"set it to {least} or more"
+            f"max_seq_length {max_seq_length} is too short for a sequence with its special tokens. "
+            f"Set it to {least} or more"
         )
     parts = list(_shards(documents, max_seq_length=max_seq_length, num_segments=num_segments))
     return Sequences(

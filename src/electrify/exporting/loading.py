@@ -68,11 +68,11 @@ def load_config(path: str, *, causal: bool = False) -> Any:
     need(type(config) in MODEL_MAPPING, f"{path}: AutoModel has no model of type {kind!r}")
     need(
         not getattr(config, "is_encoder_decoder", False),
-        f"{path}: a {kind!r} model is an encoder with a decoder; an encoder is needed",
+        f"{path}: a {kind!r} model is an encoder with a decoder. An encoder is needed",
     )
     need(
         causal or not is_causal(config),
-        f"{path}: a {kind!r} model reads from left to right; its first token sees no text, so an "
+        f"{path}: a {kind!r} model reads from left to right. Its first token sees no text, so an "
         "encoder is needed",
     )
     with quiet():
@@ -148,7 +148,7 @@ def loaded(cls: Any, path: str, config: Any, **options: Any) -> tuple[Any, dict[
     for name, t in model.state_dict().items():
         need(
             not t.is_floating_point() or bool(t.isfinite().all()),
-            f"{path}: the weight {name} holds numbers that are not finite; the model is damaged",
+            f"{path}: the weight {name} holds numbers that are not finite: the model is damaged",
         )
     return model, info
 
@@ -175,8 +175,8 @@ def load_tokenizer(path: str, *, vocab_size: int) -> Any:
     largest = max(tokenizer.get_vocab().values(), default=0)
     need(
         largest < vocab_size,
-        f"{path}: its tokenizer has ids up to {largest}, the model has {vocab_size} embeddings; "
-        "they do not belong together",
+        f"{path}: its tokenizer has ids up to {largest}, the model has {vocab_size} embeddings. "
+        "They do not belong together",
     )
     tokenizer.padding_side = tokenizer.truncation_side = "right"
     return reading_text(tokenizer)

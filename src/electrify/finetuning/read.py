@@ -75,7 +75,7 @@ def read_sentences(
         if listed:
             words, tags = texts_of(row), texts_of(row, TAGS)
         else:
-            need(len(row.cells) > 1, f"{row.where}: one column; words need tags")
+            need(len(row.cells) > 1, f"{row.where}: one column. Words need tags")
             words = texts_of(row, [word_column(path, row, word)])
             tags = texts_of(row, [column_named(path, [row], tag or list(row.cells)[-1])])
         need(len(words) == len(tags) > 0, f"{row.where}: {len(words)} words, but {len(tags)} tags")
@@ -288,7 +288,7 @@ def _texts(files: Sequence[str], name: str, wanted: str, options: FinetuneConfig
     examples = [tuple(example(*each) for each in part) for part in parts]
     for path, part in zip(files, examples, strict=True):
         given = any(e.whole.strip() for e in part)
-        need(given, f"{path}: every text ({text!r}) is empty; is another column meant?")
+        need(given, f"{path}: every text ({text!r}) is empty. Is another column meant?")
     number = f"{len(classes.names):,}"
     fact = f"--metrics f1 is for two classes, and {files[0]} has {number}. Take macro_f1"
     need("f1" not in options.metrics or kind != "classification" or number == "2", fact)

@@ -68,7 +68,7 @@ def of_tokens(
         after(len(texts) * len(batch) / len(rows))
     need(
         bool(np.isfinite(found).all()),
-        f"{model.name}: its scores are not finite numbers; the model is damaged or diverged",
+        f"{model.name}: its scores are not finite numbers: the model is damaged or diverged",
     )
     return np.split(found, np.cumsum(list(map(len, texts)), dtype=int)[:-1])[: len(texts)]
 

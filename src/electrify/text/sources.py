@@ -116,7 +116,7 @@ def choose_sources(options: PrepareConfig) -> list[Source]:
     for column in sorted(others) if options.text_column == usual else ():
         say(
             f"{shown([s for s in chosen if s.column == column])}: no column {usual!r}, so the text "
-            f"is read from {column!r}; --text-column names another one"
+            f"is read from {column!r}. --text-column names another one"
         )
     return chosen
 

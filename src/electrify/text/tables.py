@@ -57,7 +57,7 @@ class Row(NamedTuple):
     def value(self, column: str) -> Any:
         """Raises UserError if the row has no such column."""
         if column not in self.cells:
-            raise UserError(f"{self.where}: no column {column!r}; found: {', '.join(self.cells)}")
+            raise UserError(f"{self.where}: no column {column!r} among {', '.join(self.cells)}")
         return self.cells[column]
 
     def text(self, column: str) -> str:
