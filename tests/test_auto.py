@@ -13,8 +13,8 @@ from electrify.studies.report import DECLARED, table_of
 from electrify.studies.score import Score
 from electrify.studies.study import read_results
 from electrify.text.corpus import Corpus
-from electrify.train import auto as module
-from electrify.train.auto import auto, measured_budgets
+from electrify.train import length as module
+from electrify.train.length import auto, measured_budgets
 from small import SMALL, flags, mistake, run
 
 STUDIES = Path(__file__).parents[1] / "benchmarks" / "studies"

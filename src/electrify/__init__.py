@@ -58,7 +58,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'electrify' has no attribute {name!r}")
     if os.name != "posix":
         raise ImportError(f"electrify cannot be used here: {POSIX}")
-    import_module(".cores", __name__).wait_briefly()  # before a module loads torch
+    import_module(".process", __name__).wait_briefly()  # before a module loads torch
     return getattr(import_module(".api", __name__), name)
 
 

@@ -15,10 +15,9 @@ from .corruption.choosing import Chooser, rarity
 from .corruption.corruptor import Corruptor, GeneratorParts, Source
 from .corruption.sampling import Sampling
 from .data.phases import phases_of
-from .model.embeddings import DisentangledWords, Words, own_table, own_tables
+from .model.embeddings import DisentangledWords, Shape, Words, own_table, own_tables
 from .model.encoder import Encoder, encoders_of, for_rows
 from .model.heads import Network
-from .model.shape import Shape
 from .objectives.objective import Objective, Parts
 from .recipe import Corruption, Model, Recipe
 from .tables import DISCRIMINATOR, beside, made

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from .console import harmless
-from .cores import cores
 from .errors import Unfinished, UserError
 from .exporting.places import RANDOM
 from .files import claim, write
@@ -26,6 +25,7 @@ from .finetuning.options import FinetuneConfig, FinetuneSettings
 from .finetuning.report import Report, picture
 from .finetuning.run import finetune
 from .finetuning.tasks import Example, TaskData
+from .process import cores
 from .progress import duration
 from .recipe import Recipe, load, override
 from .rules import check

@@ -7,9 +7,8 @@ import torch
 
 from electrify.recipe import Recipe, load, override
 from electrify.train.dist import World
-from electrify.train.job import assembled, set_up
+from electrify.train.job import Job, assembled, set_up
 from electrify.train.loop import Run
-from electrify.train.state import Job
 from small import SMALL
 
 CPU = torch.device("cpu")

@@ -30,7 +30,7 @@ from ..exporting import loading
 from ..exporting.places import METADATA, RANDOM
 from ..files import json_text, written
 from ..model.attention import LONG_ROW
-from ..model.dropout import dropout as drop
+from ..model.embeddings import dropout as drop
 from ..text.tokenizer import read_settings, without_origin, write_settings
 from .encoding import Frame, Lists
 from .loop import Rows, passes

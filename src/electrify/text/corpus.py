@@ -31,8 +31,7 @@ from annotated_types import Gt, Le
 from ..errors import failing_as, need
 from ..files import json_text, read_json, sha256, sync, text_hash, write, written
 from ..progress import say
-from ..special import SpecialIds
-from ..values import Natural
+from ..values import Natural, SpecialIds
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -31,9 +31,9 @@ from pathlib import Path
 from typing import Any
 
 from ..console import harmless
-from ..cores import cores
 from ..errors import UserError, need
 from ..files import claim, json_text, read_json, sha256, write, written
+from ..process import cores
 from ..progress import Progress, say
 from . import pydocs
 from .corpus import (

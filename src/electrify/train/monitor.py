@@ -28,11 +28,11 @@ LOCAL_GRACE_TOKENS = 500_000
 # Repeating a corpus gains next to nothing after about 40 times (Muennighoff et al. 2023, "Scaling
 # data-constrained language models").
 MAX_EPOCHS = 40
-MORE_TEXT = "use more text or a smaller --max-steps"
+MORE_TEXT = "use more text or a smaller max_steps"
 NO_CONTEXT = (
-    "it does not use the context; try --init local, a longer warm-up or another --learning-rate"
+    "it does not use the context; try init=local, a longer warm-up or another learning_rate"
 )
-ONE_ANSWER = "look at what replaces the tokens first, then try another --learning-rate"
+ONE_ANSWER = "look at what replaces the tokens first, then try another learning_rate"
 # Losses of language models on tokens that they could not see in their input.
 BLIND = {
     "_loss_masked": " on [MASK]",

@@ -35,6 +35,7 @@ from ..text.report import more_validation
 from . import CONFIG, FACTS, GENERATOR_STAGE, WANDB, checkpoint, dist
 from .job import (
     SPLIT,
+    Job,
     Setup,
     assembled,
     facts_of,
@@ -54,8 +55,8 @@ from .machine import (
     pick_device,
     with_machine,
 )
-from .start import GENERATOR, starts_of, with_shapes
-from .state import Job, conditions_of
+from .start import starts_of, with_shapes
+from .state import conditions_of
 
 Resume = Literal["auto", "never", "must"]
 VERIFIED_BYTES = 4 << 30  # of token shards, verified at every start in two or three seconds
@@ -97,44 +98,44 @@ def pretrain(
         Unfinished: if another process of the run is lost.
     """
     given = frozenset(given)
-    check(recipe, given)
-    if train_minutes is not None and recipe.train.generator_steps:
-        raise UserError("train_minutes is for runs of one stage, without generator_steps")
     t, folder = recipe.train, Path(output_dir)
+    check(recipe, given)
+    if train_minutes is not None and t.generator_steps:
+        raise UserError("train_minutes is for runs of one stage, without generator_steps")
     if WANDB in t.report_to:
-        must_have("report_to wandb", WANDB, WANDB)
+        must_have("report_to=wandb", WANDB, WANDB)
     deadline = None if t.max_minutes is None else time.monotonic() + 60 * t.max_minutes
     keep_memory()
     with dist.joined(pick_device(t.device), timeout_s=t.ddp_timeout) as world:
         with dist.together():
             must_be_free(folder, resume)
             earlier = facts_of(folder)
-            also = [folder / GENERATOR_STAGE, *([prefix.parent] if prefix else [])]
-            begun = earlier or next(filter(None, map(facts_of, also)), {})
+            others = [folder / GENERATOR_STAGE, *([prefix.parent] if prefix else [])]
+            begun = earlier or next(filter(None, map(facts_of, others)), {})
         recipe = with_shorter_warmup(recipe, given, world)
         recipe = with_machine(recipe, world, begun.get("recipe", {}))
         with dist.together():
             recipe, micro_rows = split_batch(recipe, world.size)
-            starts = starts_of(recipe)
             if not is_prepared(str(data)) and not begun:
                 with_shapes(recipe, {}, vocab_size=None)  # before hours of preparing
-            data = prepared(str(data), folder, tokenizer=next(iter(starts.values()), None))
+            start = next(iter(starts_of(recipe).values()), None)
+            data = prepared(str(data), folder, tokenizer=start)
             if world.is_main:
                 step = max(checkpoint.steps(folder), default=0)
                 verify(data, max_bytes=VERIFIED_BYTES, key=step)
-        more: dict[str, Any] = {"milestones": milestones, "prefix": prefix, "earlier": earlier}
-        job = Job(recipe, folder, world, micro_rows, data, starts, deadline=deadline, **more)
+        more: dict[str, Any] = {"milestones": milestones, "prefix": prefix, "deadline": deadline}
+        job = Job(recipe, folder, world, micro_rows, data, earlier, **more)
         if train_minutes is not None:
             job = replace(job, recipe=in_time(job, train_minutes))
-        for note in notes(job, given, timed=train_minutes is not None):
+        for note in notes(job, given):
             world.say(note)
-        return two_stages(job) if t.generator_steps else trained(set_up(job))
+        return two_stages(job) if t.generator_steps else run_in_folder(set_up(job))
 
 
-def notes(job: Job, given: frozenset[str], *, timed: bool) -> Iterator[str]:
+def notes(job: Job, given: frozenset[str]) -> Iterator[str]:
     """What works and is probably not meant."""
     recipe = job.recipe
-    yield from cautions(recipe, "train_minutes" if timed else "max_steps")
+    yield from cautions(recipe)
     width = recipe.model.hidden_size
     if job.world.device.type == "cpu" and width > WIDEST_ON_CPU:
         yield f"note: hidden_size {width} is slow on a CPU. See `electrify recipes`"
@@ -150,21 +151,18 @@ def two_stages(job: Job) -> Result:
     need(
         job.prefix is None, "a run of two stages starts from the generator of its first, no prefix"
     )
-    stage = job.folder / GENERATOR_STAGE
-    starts = dict(job.starts) | {GENERATOR: str(stage / DISCRIMINATOR)}
-    if job.recipe.train.discriminator_start == "generator":
-        starts[DISCRIMINATOR] = starts[GENERATOR]
-    second = set_up(replace(job, starts=starts))
+    second = set_up(job)
     if job.earlier:  # its checkpoints hold the generator
-        return trained(second)
+        return run_in_folder(second)
+    stage = job.folder / GENERATOR_STAGE
     with dist.together():
         earlier = facts_of(stage)
-    its = {"folder": stage, "recipe": first_stage(second.job.recipe), "starts": {}}
-    first = set_up(replace(job, earlier=earlier, milestones=frozenset(), **its))
+    own = first_stage(second.job.recipe)
+    first = set_up(replace(job, folder=stage, recipe=own, earlier=earlier, milestones=frozenset()))
     with claimed(second):
         updates = first.job.recipe.train.max_steps
         job.world.say(f"first stage: {updates:,} updates of the generator alone, in {stage}")
-        result = trained(first)
+        result = run_in_folder(first)
         if result.signalled or not result.finished:  # perhaps in its last update or save
             return replace(result, finished=False, exported={})
         job.world.say("second stage: the discriminator, against that generator")
@@ -185,8 +183,8 @@ def first_stage(recipe: Recipe) -> Recipe:
     return stage
 
 
-def trained(setup: Setup) -> Result:
-    """The run in its folder, which it holds meanwhile."""
+def run_in_folder(setup: Setup) -> Result:
+    """Holds the folder while it does the run."""
     with claimed(setup):
         return train_run(setup)
 
@@ -200,7 +198,7 @@ def train_run(setup: Setup) -> Result:
         need(
             found is not None or not job.earlier,
             f"{folder} has checkpoints and none of them is whole",
-            "choose another --output-dir, or remove them to begin anew",
+            "choose another output_dir, or remove them to begin anew",
         )
         if not job.earlier and job.prefix:
             found = job.prefix, *checkpoint.load(job.prefix)
@@ -241,21 +239,21 @@ def must_be_free(folder: Path, resume: Resume) -> None:
     """Raises UserError if the folder already shows that the run cannot go there."""
     must_be_ours(folder, FACTS)
     begun = bool(checkpoint.steps(folder))
-    if resume == "never" and (folder / FACTS).exists():
-        raise UserError(
-            f"{folder} holds another run",
-            "choose another --output-dir, or continue it with --resume auto",
-        )
+    need(
+        resume != "never" or not (folder / FACTS).exists(),
+        f"{folder} holds another run",
+        "choose another output_dir, or continue it with resume=auto",
+    )
     need(
         resume != "must" or begun or bool(checkpoint.steps(folder / GENERATOR_STAGE)),
-        f"--resume must: {folder} has no checkpoint",
-        "start the run with --resume auto",
+        f"resume=must: {folder} has no checkpoint",
+        "start the run with resume=auto",
     )
-    if (folder / DISCRIMINATOR).exists() and not begun:
-        raise UserError(
-            f"{folder} holds a finished run whose checkpoints are gone",
-            "choose another --output-dir",
-        )
+    need(
+        begun or not (folder / DISCRIMINATOR).exists(),
+        f"{folder} holds a finished run whose checkpoints are gone",
+        "choose another output_dir",
+    )
 
 
 @contextmanager
