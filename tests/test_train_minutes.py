@@ -14,7 +14,7 @@ from electrify.text.corpus import Corpus
 from electrify.train import dist
 from electrify.train import length as timed
 from electrify.train.job import Job
-from electrify.train.length import FEWEST, FORWARD, of_time, slot_seconds
+from electrify.train.length import FEWEST, FORWARD, longest_in, slot_seconds
 from electrify.train.run import pretrain
 from small import SMALL, same_ending
 
@@ -49,7 +49,7 @@ def stopped_clock(monkeypatch: pytest.MonkeyPatch, *ticks: int) -> None:
     ],
 )
 def test_by_hand(fields, lengths):
-    found = of_time(recipe(**fields), 60.0, per_slot=PER_SLOT, eval_rows=EVAL_ROWS)
+    found = longest_in(recipe(**fields), 60.0, per_slot=PER_SLOT, eval_rows=EVAL_ROWS)
     assert found is not None
     t = found.train
     assert (t.max_steps, t.warmup_steps, t.generator_warmup_steps) == lengths
@@ -64,7 +64,7 @@ def test_the_most_updates_that_fit(seconds: float, per_slot: float, every: int) 
         validations = 1 + (steps // every if every else 0)
         return per_slot * (64 * steps + FORWARD * validations * 16 * 16)
 
-    found = of_time(recipe(eval_steps=every), seconds, per_slot=per_slot, eval_rows=EVAL_ROWS)
+    found = longest_in(recipe(eval_steps=every), seconds, per_slot=per_slot, eval_rows=EVAL_ROWS)
     if found is None:
         assert cost(FEWEST) > seconds
     else:

@@ -20,7 +20,7 @@ from .model.encoder import Encoder, encoders_of, for_rows
 from .model.heads import Network
 from .objectives.objective import Objective, Parts
 from .recipe import Corruption, Model, Recipe
-from .tables import DISCRIMINATOR, beside, made
+from .tables import DISCRIMINATOR, made, other_exports
 from .tokens import SpecialIds, WordEdges
 
 
@@ -140,7 +140,7 @@ def compose(config: Recipe, vocabulary: Vocabulary, *, generator: Shape | None =
         encoder.shapes_by_rows = architecture.shapes_by_rows(encoder.shape)
     possible = objective.networks()
     left = {DISCRIMINATOR: Network(objective.encoder, objective.head)}
-    left |= {name: possible[name] for name in beside(config)}
+    left |= {name: possible[name] for name in other_exports(config)}
     exports = {
         name: ExportedModel(network.encoder, network.head, architecture.for_head(network.head))
         for name, network in left.items()

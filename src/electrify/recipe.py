@@ -593,7 +593,7 @@ def _section(section: str, values: Mapping[str, Any], before: str) -> Any:
             its = dataclasses.replace(its, **{own: tables.completed(its.row, getattr(its, own))})
         for name in sorted(tables.options_of(choice) - {*its.row.options}):
             if getattr(its, name) != DEFAULTS[name]:
-                rows = " or ".join(tables.having(choice, name))
+                rows = " or ".join(tables.rows_with(choice, name))
                 chosen = getattr(its, choice)
                 raise UserError(f"{before}{name} is for {choice} {rows}, not {chosen}")
     return its
@@ -737,18 +737,14 @@ class Entry:
 
 def entry(text: str) -> Entry:
     """`RECIPE` or `RECIPE:field=value,...`. Raises UserError."""
-    recipe, colon, rest = text.strip().partition(":")
+    recipe, _, rest = text.strip().partition(":")
     changes: dict[str, str] = {}
     for part in filter(None, (word.strip() for word in rest.split(","))):
         name, _, value = (word.strip() for word in part.partition("="))
         name = name.replace("-", "_")
         if not name or not value:
             raise UserError(f"{text}: {part!r} is not a change. Write field=value")
-        if name in changes:
-            raise UserError(f"{text}: {name} is changed twice")
         changes[name] = value
-    if colon and not changes:
-        raise UserError(f"{text}: there is no change after the colon")
     return Entry(text.strip(), recipe, changes)
 
 

@@ -212,12 +212,12 @@ def options_of(kind: str) -> set[str]:
     return {name for row in rows_of(kind).values() for name in row.options}
 
 
-def having(kind: str, option: str) -> list[str]:
+def rows_with(kind: str, option: str) -> list[str]:
     """The rows to which a field of the recipe belongs."""
     return [name for name, row in rows_of(kind).items() if option in row.options]
 
 
-def beside(recipe: Recipe) -> dict[str, Exported]:
+def other_exports(recipe: Recipe) -> dict[str, Exported]:
     """The networks that a run exports beside the discriminator."""
     o, t = recipe.objective, recipe.train
     own = recipe.corruption.row.leaves

@@ -15,7 +15,7 @@ from ..architectures.architecture import ExportedModel, Usage
 from ..console import inert
 from ..progress import duration
 from ..recipe import STARTS, Recipe, first_asked, last_asked, override, values_of
-from ..tables import DISCRIMINATOR, Exported, asked_of, beside, generator_words, is_untaught
+from ..tables import DISCRIMINATOR, Exported, asked_of, generator_words, is_untaught, other_exports
 from ..train import GENERATOR_STAGE, METRICS
 from ..train.log import read
 from .places import may_be_on_hub
@@ -103,7 +103,7 @@ def so_far(config: Recipe, part: str, state: Mapping[str, Any] | None) -> str | 
     """Sentences if the network `part` has not learned what its card says, else None. state: that of
     the exported checkpoint, None at the end of a run."""
     o = config.objective
-    kept, own = part == DISCRIMINATOR, beside(config).get(part)
+    kept, own = part == DISCRIMINATOR, other_exports(config).get(part)
     loss = next(iter(o.row.losses))
     if part in config.corruption.row.leaves and is_untaught(config):
         return "It has learned nothing of its own in this run: its loss, `generator`, has weight 0."
@@ -134,7 +134,7 @@ def _shown(
     if state is not None and state["step"] <= last_asked(config):
         # The part of the run that mlm_end_share names has not begun.
         reached = override(config, {"mlm_end_share": 0.0})
-    if own := beside(reached).get(part) or beside(config).get(part):
+    if own := other_exports(reached).get(part) or other_exports(config).get(part):
         return own
     row, corruptor = reached.objective.row, reached.corruption.row
     width = facts["shapes"].get("generator", {}).get("hidden_size")

@@ -66,6 +66,8 @@ class Job:
     """Updates whose checkpoints are kept whatever `save_total_limit` says."""
     prefix: Path | None = None
     """The checkpoint of a longer run from which a new run starts."""
+    generator: Shape | None = None
+    """The shape of the generator, once the folders that the run starts from are read."""
     flops_before: float = 0.0
     """FLOPs that an earlier stage has used."""
 
@@ -83,30 +85,20 @@ class TrainingData:
     """Number of consecutive rows that a loss may compare with each other; no forward pass splits
     such a group."""
 
+    @property
+    def corpus(self) -> Corpus:
+        return self.loader.corpus
+
     def validated(self, eval_rows: int) -> int:
         """How many rows are validated on."""
         limit = min(eval_rows, self.valid.num_rows if self.valid else 0)
         return limit - limit % self.group_rows
 
 
-@dataclass(frozen=True)
-class Setup:
-    """A job with its corpus open."""
-
-    job: Job
-    """With the numbers of the folders that it starts from."""
-    data: TrainingData
-    generator: Shape | None
-
-    @property
-    def corpus(self) -> Corpus:
-        return self.data.loader.corpus
-
-
 # ------------------------------------------------------------------ fitting
 
 
-def set_up(job: Job) -> Setup:
+def set_up(job: Job) -> tuple[Job, TrainingData]:
     """Opens the corpus and fits the recipe to it, to the run that is there, and to the folders that
     it starts from. Raises UserError; writes nothing."""
     with dist.together():
@@ -126,7 +118,7 @@ def set_up(job: Job) -> Setup:
         entropy = unigram_entropy(corpus, recipe.corruption)
         data = TrainingData(loader, held_out, entropy, compared_rows(recipe))
         before = first_stage_flops(recipe, vocab_size=vocab_size, convention="hardware")
-    return Setup(replace(job, recipe=recipe, flops_before=before), data, generator)
+    return replace(job, recipe=recipe, generator=generator, flops_before=before), data
 
 
 def compared_rows(recipe: Recipe) -> int:
@@ -178,19 +170,18 @@ def threads_of(job: Job, before: int | None) -> Threads:
     )
 
 
-def assembled(setup: Setup, *, fresh: bool) -> tuple[Run, Built]:
+def assembled(job: Job, data: TrainingData, *, fresh: bool) -> tuple[Run, Built]:
     """The networks and the run that trains them. fresh: whether it begins at its starting
     weights."""
-    job, t = setup.job, setup.job.recipe.train
-    starts = starts_of(job.recipe)
+    t, starts = job.recipe.train, starts_of(job.recipe)
     if t.generator_steps:
         starts[GENERATOR] = str(job.folder / GENERATOR_STAGE / DISCRIMINATOR)
         if t.discriminator_start == "generator":
             starts[DISCRIMINATOR] = starts[GENERATOR]
     how = {"fresh": fresh, "main": job.world.is_main}
     with dist.together():
-        built = starting_point(job.recipe, setup.generator, setup.corpus, starts, **how)
-    return Run(built.objective, job, setup.data, discriminator=discriminator_names(built)), built
+        built = starting_point(job.recipe, job.generator, data.corpus, starts, **how)
+    return Run(built.objective, job, data, discriminator=discriminator_names(built)), built
 
 
 # ------------------------------------------------------------------ the same run

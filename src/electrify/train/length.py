@@ -59,7 +59,7 @@ def with_shorter_warmup(recipe: Recipe, given: Collection[str], world: dist.Worl
 # ------------------------------------------------------------------ a run of so many minutes
 
 
-def in_time(job: Job, minutes: float) -> Recipe:
+def with_updates_for(job: Job, minutes: float) -> Recipe:
     """The recipe with as many updates as `minutes` of this machine hold, so that the schedule is
     complete when they end, and a warm-up of a tenth of them at most. The rate is measured with
     updates of the run itself, which are thrown away. A run that has begun keeps its number.
@@ -79,7 +79,7 @@ def in_time(job: Job, minutes: float) -> Recipe:
     dist.sum_across([spent])
     took, per_slot = (spent / job.world.size).tolist()
     left = MARGIN * (60 * minutes - took)
-    recipe = of_time(job.recipe, left, per_slot=per_slot, eval_rows=eval_rows)
+    recipe = longest_in(job.recipe, left, per_slot=per_slot, eval_rows=eval_rows)
     if recipe is None:
         raise UserError(
             f"train_minutes {minutes:g}: not even {FEWEST} updates fit into it on this machine",
@@ -92,7 +92,7 @@ def in_time(job: Job, minutes: float) -> Recipe:
     return recipe
 
 
-def of_time(recipe: Recipe, seconds: float, *, per_slot: float, eval_rows: int) -> Recipe | None:
+def longest_in(recipe: Recipe, seconds: float, *, per_slot: float, eval_rows: int) -> Recipe | None:
     """The recipe with the most updates whose slots, validations included, take `seconds`; None if
     these are fewer than five. per_slot, eval_rows: see `slot_seconds`."""
     t = recipe.train
@@ -118,9 +118,9 @@ def slot_seconds(job: Job, *, limit_s: float) -> tuple[float, int]:
     corpus may have fewer than the recipe asks for). If later parts of the run cost more than its
     beginning (longer rows, a head that joins later), their FLOPs say by how much."""
     longest = max(job.recipe.train.max_steps, MOST)
-    setup = set_up(replace(job, recipe=override(job.recipe, {"max_steps": longest})))
-    with computing_with(threads_of(setup.job, None)):
-        run, _ = assembled(setup, fresh=True)
+    job, data = set_up(replace(job, recipe=override(job.recipe, {"max_steps": longest})))
+    with computing_with(threads_of(job, None)):
+        run, _ = assembled(job, data, fresh=True)
         first = FIRST + (run.graphs is not None)  # the next one is captured
         began = start = time.monotonic()
         for batch in prefetch(run.batch, range(MOST)):
@@ -137,8 +137,8 @@ def slot_seconds(job: Job, *, limit_s: float) -> tuple[float, int]:
         per_flop = (time.monotonic() - start) / (run.flops(run.step) - run.flops(first))
         run.give_back()
     whole = run.flops(longest) - run.flops(0)
-    per_slot = per_flop * whole / setup.data.loader.phases.slots(longest)
-    return per_slot, setup.data.validated(run.settings.eval_rows)
+    per_slot = per_flop * whole / data.loader.phases.slots(longest)
+    return per_slot, data.validated(run.settings.eval_rows)
 
 
 def probe(data: Path, folder: Path, recipe: Recipe, *, limit_s: float) -> tuple[float, int]:

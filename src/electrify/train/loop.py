@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from ..progress import Progress
 from ..terms import Term, Terms, weighted
 from ..tokens import Tokens
 from . import checkpoint
-from .dist import any_across, at_home, averaging, is_sharded, place, sum_across, together
+from .dist import any_across, averaging, is_sharded, no_sync, place, sum_across, together
 from .graphs import Batch, Done, Graphs, on_device
 from .guard import BEGIN_ANEW, Verdict
 from .log import MetricsLog, MetricSums, numbers_of, shown_rate
@@ -261,7 +261,7 @@ class Run:
         total = torch.zeros((), device=device)
         for k, (tokens, plan) in enumerate(parts):
             last = k == len(parts) - 1
-            with nullcontext() if last else at_home(self.module):
+            with nullcontext() if last else no_sync(self.module):
                 with torch.autocast(device.type, torch.bfloat16, enabled=bool(self.settings.bf16)):
                     loss, names, numbers_N2 = self.module(tokens, plan, counts)
                 # Gradients are averaged over the ranks, but we need their sum.
@@ -520,13 +520,10 @@ class Run:
 def phase_numbers(encoder: Encoder) -> dict[str, float]:
     """The numbers of an encoder's shape that differ between phases, with their values in this one;
     none in a run whose encoder stays as it is."""
-    last, others = encoder.last_shape, encoder.shapes_by_rows.values()
-    names = [f.name for f in fields(last)]
-    return {
-        name: getattr(encoder.shape, name)
-        for name in names
-        if any(getattr(shape, name) != getattr(last, name) for shape in others)
-    }
+    last = vars(encoder.last_shape)
+    shapes = encoder.shapes_by_rows.values()
+    odd = {name for shape in shapes for name, value in vars(shape).items() if value != last[name]}
+    return {name: getattr(encoder.shape, name) for name in last if name in odd}
 
 
 def shown(validation: dict[str, float], *, losses: Iterable[str]) -> dict[str, float]:

@@ -32,11 +32,11 @@ from ..rules import cautions, check
 from ..tables import DISCRIMINATOR
 from ..text.corpus import TOKENIZER, is_prepared, prepared, verify
 from ..text.report import more_validation
-from . import CONFIG, FACTS, GENERATOR_STAGE, WANDB, checkpoint, dist
+from . import CONFIG, FACTS, GENERATOR_STAGE, WANDB, checkpoint, dist, machine
 from .job import (
     SPLIT,
     Job,
-    Setup,
+    TrainingData,
     assembled,
     facts_of,
     identity_of,
@@ -44,17 +44,9 @@ from .job import (
     split_batch,
     threads_of,
 )
-from .length import in_time, with_shorter_warmup
+from .length import with_shorter_warmup, with_updates_for
 from .log import MetricsLog, begin_log
 from .loop import Result, Run
-from .machine import (
-    Threads,
-    computing_with,
-    describe,
-    keep_memory,
-    pick_device,
-    with_machine,
-)
 from .start import starts_of, with_shapes
 from .state import conditions_of
 
@@ -105,15 +97,15 @@ def pretrain(
     if WANDB in t.report_to:
         must_have("report_to=wandb", WANDB, WANDB)
     deadline = None if t.max_minutes is None else time.monotonic() + 60 * t.max_minutes
-    keep_memory()
-    with dist.joined(pick_device(t.device), timeout_s=t.ddp_timeout) as world:
+    machine.keep_memory()
+    with dist.joined(machine.pick_device(t.device), timeout_s=t.ddp_timeout) as world:
         with dist.together():
             must_be_free(folder, resume)
             earlier = facts_of(folder)
             others = [folder / GENERATOR_STAGE, *([prefix.parent] if prefix else [])]
             begun = earlier or next(filter(None, map(facts_of, others)), {})
         recipe = with_shorter_warmup(recipe, given, world)
-        recipe = with_machine(recipe, world, begun.get("recipe", {}))
+        recipe = machine.with_machine(recipe, world, begun.get("recipe", {}))
         with dist.together():
             recipe, micro_rows = split_batch(recipe, world.size)
             if not is_prepared(str(data)) and not begun:
@@ -126,10 +118,10 @@ def pretrain(
         more: dict[str, Any] = {"milestones": milestones, "prefix": prefix, "deadline": deadline}
         job = Job(recipe, folder, world, micro_rows, data, earlier, **more)
         if train_minutes is not None:
-            job = replace(job, recipe=in_time(job, train_minutes))
+            job = replace(job, recipe=with_updates_for(job, train_minutes))
         for note in notes(job, given):
             world.say(note)
-        return two_stages(job) if t.generator_steps else run_in_folder(set_up(job))
+        return two_stages(job) if t.generator_steps else run_in_folder(*set_up(job))
 
 
 def notes(job: Job, given: frozenset[str]) -> Iterator[str]:
@@ -151,22 +143,22 @@ def two_stages(job: Job) -> Result:
     need(
         job.prefix is None, "a run of two stages starts from the generator of its first, no prefix"
     )
-    second = set_up(job)
+    second, data = set_up(job)
     if job.earlier:  # its checkpoints hold the generator
-        return run_in_folder(second)
+        return run_in_folder(second, data)
     stage = job.folder / GENERATOR_STAGE
     with dist.together():
         earlier = facts_of(stage)
-    own = first_stage(second.job.recipe)
-    first = set_up(replace(job, folder=stage, recipe=own, earlier=earlier, milestones=frozenset()))
-    with claimed(second):
-        updates = first.job.recipe.train.max_steps
+    own = {"recipe": first_stage(second.recipe), "earlier": earlier, "milestones": frozenset()}
+    first = set_up(replace(job, folder=stage, **own))
+    with claimed(second, data):
+        updates = second.recipe.train.generator_steps
         job.world.say(f"first stage: {updates:,} updates of the generator alone, in {stage}")
-        result = run_in_folder(first)
+        result = run_in_folder(*first)
         if result.signalled or not result.finished:  # perhaps in its last update or save
             return replace(result, finished=False, exported={})
         job.world.say("second stage: the discriminator, against that generator")
-        return train_run(second)
+        return train_run(second, data)
 
 
 def first_stage(recipe: Recipe) -> Recipe:
@@ -183,15 +175,14 @@ def first_stage(recipe: Recipe) -> Recipe:
     return stage
 
 
-def run_in_folder(setup: Setup) -> Result:
+def run_in_folder(job: Job, data: TrainingData) -> Result:
     """Holds the folder while it does the run."""
-    with claimed(setup):
-        return train_run(setup)
+    with claimed(job, data):
+        return train_run(job, data)
 
 
-def train_run(setup: Setup) -> Result:
+def train_run(job: Job, data: TrainingData) -> Result:
     """Trains into a folder that is claimed, or continues the run that is there, and exports."""
-    job, corpus = setup.job, setup.corpus
     recipe, folder, world = job.recipe, job.folder, job.world
     with dist.together():
         found = checkpoint.newest(folder)
@@ -205,14 +196,15 @@ def train_run(setup: Setup) -> Result:
         tensors, state = found[1:] if found else ({}, {"step": None, "conditions": {}})
         step = state["step"]
     # Hosts may see one folder under several names.
-    dist.same_across(f"{corpus.manifest.fingerprint} {step}", what="corpus and newest checkpoint")
+    fingerprint = data.corpus.manifest.fingerprint
+    dist.same_across(f"{fingerprint} {step}", what="corpus and newest checkpoint")
     threads = threads_of(job, state["conditions"].get("threads"))
-    with computing_with(threads):
-        run, built = assembled(setup, fresh=not tensors)
-        facts = job.earlier or all_facts(setup, built, threads, run)
+    with machine.computing_with(threads):
+        run, built = assembled(job, data, fresh=not tensors)
+        facts = job.earlier or all_facts(run, built, threads)
         with dist.together():
             if world.is_main and not job.earlier:
-                begin(setup, facts)
+                begin(run, facts)
                 if job.prefix:
                     begin_log(folder, prefix=job.prefix.parent, step=step)
         if tensors:
@@ -257,25 +249,23 @@ def must_be_free(folder: Path, resume: Resume) -> None:
 
 
 @contextmanager
-def claimed(setup: Setup) -> Iterator[None]:
+def claimed(job: Job, data: TrainingData) -> Iterator[None]:
     """Holds the run's folder for this group of processes, and writes first what tells whose it
     is."""
-    job = setup.job
     with ExitStack() as held:
         with dist.together():
             if job.world.is_main:
                 held.enter_context(claim(job.folder, FACTS))
                 if not job.earlier:
-                    write_facts(job.folder, identity_of(job.recipe, setup.corpus))
+                    write_facts(job.folder, identity_of(job.recipe, data.corpus))
         yield
 
 
-def all_facts(setup: Setup, built: Built, threads: Threads, run: Run) -> dict[str, Any]:
+def all_facts(run: Run, built: Built, threads: machine.Threads) -> dict[str, Any]:
     """run.json: what the run is, and what it was made with and on."""
-    job, corpus = setup.job, setup.corpus
-    m = corpus.manifest
-    facts = identity_of(job.recipe, corpus) | {
-        "machine": describe(job.world.device),
+    m = run.data.corpus.manifest
+    facts = identity_of(run.job.recipe, run.data.corpus) | {
+        "machine": machine.describe(run.world.device),
         "architecture": built.discriminator.architecture.name,
         "shapes": {name: asdict(model.encoder.shape) for name, model in built.exports.items()},
         "vocab_size": m.vocab_size,
@@ -293,14 +283,14 @@ def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
     write(folder / FACTS, json.dumps(facts, indent=1, sort_keys=True) + "\n")
 
 
-def begin(setup: Setup, facts: Mapping[str, Any]) -> None:
+def begin(run: Run, facts: Mapping[str, Any]) -> None:
     """Writes what a run has at its head: what ran, and enough to export without DATA."""
-    job = setup.job
+    job = run.job
     write_facts(job.folder, facts)
     with written(job.folder / TOKENIZER) as part:
         part.mkdir()
         for name in facts["tokenizer_files"]:
-            shutil.copyfile(setup.corpus.folder / TOKENIZER / name, part / name)
+            shutil.copyfile(run.data.corpus.folder / TOKENIZER / name, part / name)
     # Folders as paths relative to the run, so that config.yaml names none of this machine.
     near = {}
     for name, start in starts_of(job.recipe).items():
@@ -332,11 +322,8 @@ def announcement(run: Run, then: Mapping[str, Any], *, parameters: int) -> Itera
         f"{p.batch_rows} x {p.row_length}" + f" from step {p.first:,}" * (p.first > 0)
         for p in loader.phases.all
     )
-    yield (
-        f"{parameters / 1e6:.1f} M parameters, {rows}, batches of {batches}, {steps:,} steps = "
-        f"{loader.epoch(steps):.1f} epochs"
-        + f", continuing after step {run.step:,}"
-        * (run.step > 0)
-    )
+    epochs = f"{steps:,} steps = {loader.epoch(steps):.1f} epochs"
+    goes_on = f", continuing after step {run.step:,}" * (run.step > 0)
+    yield f"{parameters / 1e6:.1f} M parameters, {rows}, batches of {batches}, {epochs}{goes_on}"
     if run.settings.eval_steps and not run.data.validated(run.settings.eval_rows):
         yield f"warning: nothing is validated: {more_validation(loader.corpus.manifest)}"

@@ -24,7 +24,7 @@ from ..architectures.keys import KeyMismatchError, Row, to_ours, without_tied
 from ..build import Built, Vocabulary, build, discriminator_shape, generator_shape
 from ..data.cooccurrence import word_vectors
 from ..data.phases import phases_of
-from ..errors import UserError, need
+from ..errors import UserError, failing_as, need
 from ..exporting.loading import computing_plainly, loaded, quiet, read_config
 from ..exporting.places import check_place
 from ..files import sha256, text_hash
@@ -101,19 +101,14 @@ def has_words(start: str) -> bool:
 
 
 def must_know_the_words(start: str, tokenizer: Path) -> None:
-    """Raises UserError if the tokenizer of `start` gives words other ids than the corpus's. One
-    that is missing is accepted, and so is one that cannot be loaded, which is reported."""
+    """Raises UserError if the tokenizer of `start` gives words other ids than the corpus's, or
+    cannot be loaded. A folder may have none."""
     from transformers import AutoTokenizer
 
     if not has_words(start):
         return  # transformers would invent an empty one
-    try:
-        with quiet():
-            theirs = AutoTokenizer.from_pretrained(start, trust_remote_code=False).get_vocab()
-    except (OSError, ValueError, KeyError) as e:
-        why = " ".join(str(e).split())[:200]
-        say(f"warning: {start}: its words were not compared with the corpus's ({why})")
-        return
+    with quiet(), failing_as(f"{start}: its tokenizer cannot be loaded"):
+        theirs = AutoTokenizer.from_pretrained(start, trust_remote_code=False).get_vocab()
     ours = load_tokenizer(tokenizer).get_vocab()
     odd = sorted(word for word in theirs.keys() | ours.keys() if theirs.get(word) != ours.get(word))
     if odd:

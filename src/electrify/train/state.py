@@ -16,7 +16,7 @@ from torch import nn
 from ..model.encoder import kinds_of, matrices_of
 from ..recipe import Train
 from .checkpoint import Groups, State
-from .dist import World, gathered, like
+from .dist import World, gathered, placed_as
 from .guard import Guard
 from .log import Meter, MetricSums
 from .monitor import Monitor
@@ -109,7 +109,7 @@ class RunState:
         """Takes over the state that a checkpoint of this recipe holds."""
         with torch.no_grad():
             for n, p in self.named.items():
-                p.copy_(like(p, tensors["model"][n]))
+                p.copy_(placed_as(p, tensors["model"][n]))
         load_optimizer_tensors(self.optimizer, self.named, tensors["optimizer"])
         self.step = facts["step"]
         self.tokens = facts["tokens"]
