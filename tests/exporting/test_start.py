@@ -188,14 +188,16 @@ def folder_of(path: Path, data: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", RECIPES)
-def test_the_folder_decides(kind: str, small_data: Path, tmp_path: Path) -> None:
-    """Against a flag, too, as of every shape; it is written down, and a run goes on with it when
-    the folder is gone. The exports were compared with the library, which reads it there."""
+def test_the_folder_decides(kind: str, small_data: Path, tmp_path: Path, capsys: Any) -> None:
+    """Against a flag, too, as of every shape, which a note names; it is written down, and a run
+    goes on with it when the folder is gone. The exports were compared with the library, which reads
+    it there."""
     start = folder_of(tmp_path / "start", small_data, kind)
     fields = {"max_steps": 2, "init_discriminator": start, "layer_norm_eps": 1e-4}
     words = pretrain_words(small_data, tmp_path / "run", recipe=RECIPES[kind][0], **fields)
     line = [str(w) for w in words]
     assert cli.main([*line, "--max-minutes", "1e-9"]) == 75
+    assert "note: layer_norm_eps has no effect" in capsys.readouterr().err
     start.rename(tmp_path / "gone")
     assert cli.main(line) == 0
     recipe = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())

@@ -251,7 +251,6 @@ class Meter:
         counts."""
         self._line = (step, tokens)
         self._line_began = time.monotonic()
-        self._aside = 0.0
 
     def seconds(self) -> float:
         """Wall time of the run."""
@@ -263,12 +262,12 @@ class Meter:
         rate."""
         began = time.monotonic()
         yield
-        self._aside += time.monotonic() - began
+        self._line_began += time.monotonic() - began
 
     def line(self, *, step: int, tokens: int) -> dict[str, Any]:
         """The fields of a log line. Rates are those of the updates since the last line."""
         step_before, tokens_before = self._line
-        worked = max(time.monotonic() - self._line_began - self._aside, 1e-9)
+        worked = max(time.monotonic() - self._line_began, 1e-9)
         self.begin_line(step=step, tokens=tokens)
         more = tokens - tokens_before
         flops = self.flops(step) - self.flops(step_before)

@@ -18,10 +18,11 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from ..architectures import architecture_named
 from ..build import Built
 from ..draws import hashed
 from ..errors import UserError, must_have, need
@@ -134,6 +135,10 @@ def notes(job: Job, given: frozenset[str]) -> Iterator[str]:
     if given & {"train_batch_size", *SPLIT} == {"per_device_train_batch_size"}:
         rows = recipe.train.train_batch_size
         yield f"note: train_batch_size is {rows}; per_device_train_batch_size only cuts it"
+    own = architecture_named(recipe.model.architecture, recipe.model.options)
+    shape = {field.name for field in fields(own.shape_type)}
+    for name in sorted(given & shape) if recipe.train.init_discriminator else ():
+        yield f"note: {name} has no effect, because init_discriminator sets the shape"
 
 
 def two_stages(job: Job) -> Result:
