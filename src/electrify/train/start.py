@@ -237,15 +237,14 @@ def fill_from(built: Built, recipe: Recipe, starts: Starts) -> Iterator[str]:
     alone = isinstance(words, DisentangledWords) and set(starts) == {DISCRIMINATOR}
     if alone:
         torch.nn.init.zeros_(words.base.weight)
-    for name in (GENERATOR, DISCRIMINATOR):
-        if start := starts.get(name):
-            learns = name == DISCRIMINATOR or recipe.corruption.generator_training != "frozen"
-            for line in load_model(built.exports[name], start, learns=learns):
-                yield f"{name}: {start}: {line}"
-        elif starts and name in built.exports:
-            yield f"{name}: no folder is given for it; what it does not share starts anew"
+    for name in (n for n in (GENERATOR, DISCRIMINATOR) if n in starts):
+        learns = name == DISCRIMINATOR or recipe.corruption.generator_training != "frozen"
+        for line in load_model(built.exports[name], starts[name], learns=learns):
+            yield f"{name}: {starts[name]}: {line}"
     if alone:
         words.level()
+    for name in sorted(built.exports.keys() - starts.keys()) if starts else ():
+        yield f"{name}: no folder is given for it; what it does not share starts with new values"
 
 
 def load_model(own: ExportedModel, start: str, *, learns: bool = True) -> list[str]:
