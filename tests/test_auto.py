@@ -140,7 +140,7 @@ def test_a_run_by_minutes(small_data, tmp_path, monkeypatch, capsys, without_exp
 @pytest.mark.parametrize(
     ("fields", "budget", "says"),
     [
-        ({}, {}, "needs either flops or train_minutes"),
+        ({}, {}, "needs flops=N or train_minutes=N"),
         ({"max_steps": 10}, {"flops": 1e14}, "auto sets max_steps"),
         ({}, {"flops": 1e12}, "1e.12 FLOPs is outside .* 1e.13 to 1e.15. The nearest .*1e.13"),
     ],

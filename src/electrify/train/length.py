@@ -174,7 +174,7 @@ def auto(
 
     Raises UserError for a budget outside the measured ones.
     """
-    need((flops is None) != (minutes is None), "recipe=auto needs either flops or train_minutes")
+    need((flops is None) != (minutes is None), "recipe=auto needs flops=N or train_minutes=N")
     need("max_steps" not in fields, "recipe=auto sets max_steps: leave it out")
     folder, budgets = prepared(data, run), measured_budgets()
     if minutes is not None and facts_of(run):
@@ -188,7 +188,7 @@ def auto(
         asked = f"{flops:g} FLOPs"
     else:
         one = os.environ.get("WORLD_SIZE", "1") == "1"
-        need(one, "recipe=auto with train_minutes is for one process", "give flops")
+        need(one, "recipe=auto with train_minutes is for one process", "give flops=N")
         # All are about as fast as the first one.
         recipe = override(budgets[min(budgets)][0].load(), fields)
         seconds = 60 * (minutes or 0.0)
