@@ -145,9 +145,6 @@ def two_stages(job: Job) -> Result:
     """Trains the generator as a run of its own in RUN/generator-stage, then does the run that
     starts from it (2003.10555 section 3.2). Both are ordinary runs: each resumes, and each refuses
     the folder of another recipe."""
-    need(
-        job.prefix is None, "a run of two stages starts from the generator of its first, no prefix"
-    )
     second, data = set_up(job)
     if job.earlier:  # its checkpoints hold the generator
         return run_in_folder(second, data)
