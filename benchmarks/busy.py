@@ -35,7 +35,7 @@ from typing import Any
 
 from pairs import ratios, spread, table, write_json
 
-from electrify.cores import OWN_CHOICES, cores, wait_briefly
+from electrify.process import OWN_CHOICES, cores, wait_briefly
 from electrify.progress import Progress
 
 SIDES = ("one thread", "default", "later", "as it comes")

@@ -35,7 +35,6 @@ from electrify.architectures.architecture import ExportedModel
 from electrify.architectures.keys import to_theirs
 from electrify.build import Vocabulary, build
 from electrify.recipe import load, override
-from electrify.special import SpecialIds
 from electrify.tokens import from_sequences
 from electrify.train.machine import (
     describe,
@@ -44,6 +43,7 @@ from electrify.train.machine import (
     pick_device,
     supports_bf16,
 )
+from electrify.values import SpecialIds
 
 SIDES = ("electrify", "transformers")
 SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)

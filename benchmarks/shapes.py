@@ -21,8 +21,7 @@ from pairs import table, write_json
 from sides import Case, Worker
 
 from electrify.progress import Progress
-from electrify.train.machine import pick_device, supports_bf16
-from electrify.train.meter import measure_peak
+from electrify.train.machine import measure_peak, pick_device, supports_bf16
 
 AXES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "batch": ("rows", (1, 2, 4, 8, 16, 32, 64)),

@@ -27,16 +27,16 @@ from electrify.build import Vocabulary, build, discriminator_shape, generator_sh
 from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
 from electrify.flop_counts import recipe_flops
+from electrify.model.embeddings import Shape
 from electrify.model.heads import HeadKind
-from electrify.model.shape import Shape
 from electrify.recipe import Recipe, load, names, override
-from electrify.special import SpecialIds
 from electrify.text.corpus import Corpus
 from electrify.train.dist import World
+from electrify.train.job import Job, TrainingData
 from electrify.train.loop import Run
 from electrify.train.machine import keep_memory, peak_memory_bytes, supports_bf16
 from electrify.train.start import discriminator_names
-from electrify.train.state import Job, TrainingData
+from electrify.values import SpecialIds
 
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "data"))
 from corpora import lognormal_lengths, write_corpus

@@ -27,8 +27,7 @@ import torch
 from pairs import in_turns, ratios, spread, table, write_json
 from sides import SIDES, Case, Worker
 
-from electrify.train.machine import describe, pick_device, supports_bf16
-from electrify.train.meter import measure_peak
+from electrify.train.machine import describe, measure_peak, pick_device, supports_bf16
 
 
 def measure(

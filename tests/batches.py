@@ -19,9 +19,9 @@ from electrify.recipe import Recipe, load, override
 from electrify.terms import Terms, weighted
 from electrify.tokens import SpecialIds, Tokens, WordEdges
 from electrify.train.dist import World
+from electrify.train.job import Job, TrainingData
 from electrify.train.loop import Run
 from electrify.train.start import discriminator_names
-from electrify.train.state import Job, TrainingData
 
 SPECIAL = SpecialIds(
     pad=0, unk=1, cls=2, sep=3, mask=4, others=(5, 1)

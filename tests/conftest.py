@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from electrify.cores import wait_briefly
+from electrify.process import wait_briefly
 from electrify.progress import show_progress
 from electrify.text import workers
 

@@ -13,8 +13,8 @@ from electrify.studies.report import DECLARED, table_of
 from electrify.studies.score import Score
 from electrify.studies.study import read_results
 from electrify.text.corpus import Corpus
-from electrify.train import auto as module
-from electrify.train.auto import auto, measured_budgets
+from electrify.train import length as module
+from electrify.train.length import auto, measured_budgets
 from small import SMALL, flags, mistake, run
 
 STUDIES = Path(__file__).parents[1] / "benchmarks" / "studies"
@@ -140,9 +140,9 @@ def test_a_run_by_minutes(small_data, tmp_path, monkeypatch, capsys, without_exp
 @pytest.mark.parametrize(
     ("fields", "budget", "says"),
     [
-        ({}, {}, "needs either --flops or --train-minutes"),
+        ({}, {}, "needs flops=N or train_minutes=N"),
         ({"max_steps": 10}, {"flops": 1e14}, "auto sets max_steps"),
-        ({}, {"flops": 1e12}, "1e.12 FLOPs is outside .* 1e.13 to 1e.15. The nearest .* 1e.13"),
+        ({}, {"flops": 1e12}, "1e.12 FLOPs is outside .* 1e.13 to 1e.15. The nearest .*1e.13"),
     ],
 )
 def test_what_auto_cannot_do(fields, budget, says, small_data, tmp_path):

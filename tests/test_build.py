@@ -7,7 +7,7 @@ from torch import nn
 
 from batches import SPECIAL, VOCAB, built, draws_of, ragged_batch, terms_of
 from electrify.build import Built, discriminator_shape, generator_shape
-from electrify.model.shape import Shape
+from electrify.model.embeddings import Shape
 from electrify.objectives.electra import Electra
 from electrify.recipe import load
 

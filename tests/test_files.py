@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from electrify.cores import OWN_CHOICES, SPINS
+from electrify import progress
 from electrify.errors import UserError
 from electrify.files import claim, write, written
+from electrify.process import OWN_CHOICES, SPINS
 from electrify.progress import Progress, say
 from small import files_of_at_most
 
@@ -73,6 +74,17 @@ def test_a_bar_on_a_terminal_and_lines_above_it(monkeypatch: pytest.MonkeyPatch)
         say("saved [checkpoint-2]")
     assert "saved [checkpoint-2]\n" in terminal.getvalue()
     assert "2/4 steps" in terminal.getvalue()
+
+
+def test_lines_elsewhere_and_none_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(progress, "say", said.append)
+    monkeypatch.setattr(progress, "PLAIN_LINE_EVERY_S", 0.0)
+    for steps in (2, 3):
+        with Progress(3, title="steps", unit="steps") as bar:
+            for _ in range(steps):
+                bar.advance(1)
+    assert [line.split(",")[0] for line in said] == [f"steps: {n}/3 steps" for n in (1, 2, 1, 2, 3)]
 
 
 @pytest.mark.slow

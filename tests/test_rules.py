@@ -39,7 +39,6 @@ CASES = [
     ("mask_decoder", "unigram-tiny architecture=deberta mask_decoder=true"),
     ("mlm_share", "corrective-tiny corruptor=uniform mlm_share=0.4"),
     ("init_rtd_bias", "electra-15-tiny init_rtd_bias=replaced"),
-    ("correction", "corrective-tiny correction=none"),
     ("crop_share", "corrective-tiny crop_share=0.5"),
     # the weights
     ("term_weights", "electra-tiny term_weights=generator=1,rtd=50,sentence=1"),

@@ -36,7 +36,7 @@ def test_a_recipe_breaks_no_rule_and_reads_back(name: str) -> None:
     recipe = r.load(name)
     check(recipe)
     assert r.parse(r.dump(recipe), "dumped") == recipe
-    about = r.about(name)
+    about = r.description(name)
     assert about.keys() >= {"about", "source", "hardware"}
 
 

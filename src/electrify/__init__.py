@@ -63,7 +63,7 @@ def __getattr__(name: str) -> Any:
         )
     if os.name != "posix":
         raise ImportError(f"electrify cannot be used here: {POSIX}")
-    import_module(".cores", __name__).wait_briefly()  # before a module loads torch
+    import_module(".process", __name__).wait_briefly()  # before a module loads torch
     return getattr(import_module(".api", __name__), name)
 
 

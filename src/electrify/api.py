@@ -969,7 +969,7 @@ def flops(
         UserError: For a name that is not known.
     """
     from .flop_counts import recipe_flops
-    from .rules import counted
+    from .rules import countable
 
     how: dict[str, Any] = {"convention": convention, "inference_length": None}
-    return recipe_flops(override(counted(recipe), fields), vocab_size=vocab_size, **how)
+    return recipe_flops(override(countable(recipe), fields), vocab_size=vocab_size, **how)

@@ -15,13 +15,12 @@ from .corruption.choosing import Chooser, rarity
 from .corruption.corruptor import Corruptor, GeneratorParts, Source
 from .corruption.sampling import Sampling
 from .data.phases import phases_of
-from .model.embeddings import DisentangledWords, Words, own_table, own_tables
+from .model.embeddings import DisentangledWords, Shape, Words, own_table, own_tables
 from .model.encoder import Encoder, encoders_of, for_rows
 from .model.heads import Network
-from .model.shape import Shape
 from .objectives.objective import Objective, Parts
 from .recipe import Corruption, Model, Recipe
-from .tables import DISCRIMINATOR, beside, made
+from .tables import DISCRIMINATOR, made, other_exports
 from .tokens import SpecialIds, WordEdges
 
 
@@ -141,7 +140,7 @@ def compose(config: Recipe, vocabulary: Vocabulary, *, generator: Shape | None =
         encoder.shapes_by_rows = architecture.shapes_by_rows(encoder.shape)
     possible = objective.networks()
     left = {DISCRIMINATOR: Network(objective.encoder, objective.head)}
-    left |= {name: possible[name] for name in beside(config)}
+    left |= {name: possible[name] for name in other_exports(config)}
     exports = {
         name: ExportedModel(network.encoder, network.head, architecture.for_head(network.head))
         for name, network in left.items()

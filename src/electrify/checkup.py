@@ -190,7 +190,7 @@ def corpus(path: Path) -> Findings:
         yield Finding("warning", "little-text", fact, "enough to try the path only: add text")
     if not train.manifest.splits.get("valid"):
         fact = "nothing is set aside for validation, so no run can warn of overfitting"
-        yield Finding("warning", "no-valid", fact, "prepare with a larger --valid-fraction")
+        yield Finding("warning", "no-valid", fact, "prepare with a larger valid_fraction")
 
 
 # ------------------------------------------------------------------ a run
@@ -255,7 +255,7 @@ def recipe_traps(recipe: Recipe, tokens: int | None) -> Findings:
         yield warning("learning-rate-high", f"{fact}{least:.1e} to {most:.1e}", advice)
     if t.warmup_steps > 0.25 * t.max_steps:
         fact = f"the warm-up takes {t.warmup_steps:,} of {t.max_steps:,} steps"
-        advice = f"--warmup-steps {max(1, t.max_steps // 10)} or less; recipes take 1 to 2 %"
+        advice = f"warmup_steps {max(1, t.max_steps // 10)} or less; recipes take 1 to 2 %"
         yield warning("warmup", fact, advice)
     slots, grace = phases_of(recipe).slots(t.max_steps), grace_of(m.init)
     if slots < grace:
@@ -263,7 +263,7 @@ def recipe_traps(recipe: Recipe, tokens: int | None) -> Findings:
         yield warning("few-steps", fact, "enough to try the path only")
     if tokens and slots / tokens > MAX_EPOCHS:
         fact = f"the corpus of {tokens:,} tokens is seen {slots / tokens:,.0f} times"
-        advice = f"more text, or --max-steps {int(t.max_steps * MAX_EPOCHS * tokens / slots)}"
+        advice = f"more text, or max_steps {int(t.max_steps * MAX_EPOCHS * tokens / slots)}"
         yield warning("epochs", fact, advice)
     own = m.generator_numbers()
     share = own["hidden_size"] / m.hidden_size
@@ -273,12 +273,12 @@ def recipe_traps(recipe: Recipe, tokens: int | None) -> Findings:
     meant = meant or own["num_hidden_layers"] < m.num_hidden_layers
     if c.row.learned and (share < 1 / 8 or (share >= 1 and not meant)):
         fact = f"the generator is {share:.2g} times as wide as the encoder; published: 1/4 to 1/3"
-        yield warning("generator-size", fact, "--generator-size 0.25")
+        yield warning("generator-size", fact, "generator_size 0.25")
     high = 0.3 if c.row.learned else 0.4  # of 2202.08005
     odd = [r for r in (c.mask_rate, c.mask_rate_end or c.mask_rate) if not 0.1 <= r <= high]
     if odd:
         fact = f"{odd[0]:.0%} of the tokens are chosen; published: 15 to {high:.0%}"
-        yield warning("mask-rate", fact, "--mask-rate 0.15")
+        yield warning("mask-rate", fact, "mask_rate 0.15")
 
 
 def published_rate(width: int, rows: int, length: int) -> tuple[float, float]:
@@ -310,7 +310,7 @@ def run_log(path: Path, recipe: Recipe, facts: dict[str, Any]) -> Findings:
     if bad:
         level: Level = "error" if max(bad) == train[-1]["step"] else "warning"
         fact = f"losses or gradients are not finite in {len(bad):,} lines, from step {min(bad):,}"
-        advice = "a lower --learning-rate, a higher --warmup-steps or --bf16 false"
+        advice = "a lower learning_rate, a higher warmup_steps or bf16=false"
         yield Finding(level, "not-finite", fact, advice)
     # The loss of a discriminator may rise while its generator gets better.
     losses = ("generator",) if recipe.corruption.row.learned else recipe.objective.row.losses
@@ -323,11 +323,11 @@ def run_log(path: Path, recipe: Recipe, facts: dict[str, Any]) -> Findings:
         fact += f"{best['step']:,} to {found[-1][name]:.3f}"
         then = [r[name] for r in train if name in r and r["step"] <= best["step"]][-1:]
         if then and train[-1].get(name, math.inf) < then[0]:
-            advice = f"more text, --dropout 0.1, or the checkpoint of step {best['step']:,}"
+            advice = f"more text, dropout 0.1, or the checkpoint of step {best['step']:,}"
             fact += ", while that of training fell"
             yield Finding("warning", "overfitting", fact, advice)
         else:
-            yield Finding("warning", "diverging", fact, "a lower --learning-rate or longer warm-up")
+            yield Finding("warning", "diverging", fact, "a lower learning_rate or longer warm-up")
 
 
 def same_data(path: Path, corpora: Sequence[Path]) -> Findings:

@@ -36,11 +36,10 @@ from typing import Any, NoReturn
 from annotated_types import Ge, Le
 
 from . import __version__, recipe
-from .cores import wait_briefly
 from .errors import Unfinished, UserError, is_of_memory, meant_by, nearest, need
+from .process import SAVED_EXIT, Stop, wait_briefly
 from .progress import aligned, say, show, show_progress
-from .rules import counted
-from .train.signals import SAVED_EXIT, Stop
+from .rules import countable
 from .values import Count, Hidden, Options, Positional, is_marked, kinds, plain_kind
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -169,17 +168,21 @@ def ending(e: BaseException, command: str) -> tuple[str | None, int]:
 
 
 def as_flag(sentence: str, command: str) -> str:
-    """The sentence with its fields as the flags or arguments that set them: the one that it begins
-    with, and any other that is no word of English. The fields of a recipe file stay as they are
-    written."""
+    """The sentence with its fields as the flags or arguments that set them: `name=value`, the one
+    that it begins with, and any other that is no word of English. The fields of a recipe file stay
+    as they are written."""
     words = {option.name: option.word for option in options_of(class_of(command))}
 
     def flag(found: re.Match[str]) -> str:
         return words.get(found[0], found[0])
 
+    def setting(found: re.Match[str]) -> str:
+        return f"{words[found[1]]} " if found[1] in words else found[0]
+
     sentence = re.sub(r"(?<=^error: )[a-z_0-9]+(?=[ :])", flag, sentence)
     if re.search(r"\.ya?ml\b", sentence):
         return sentence
+    sentence = re.sub(r"(?<![\w/'.:,-])([a-z][a-z_0-9]*)=(?=\S)", setting, sentence)
     return re.sub(r"(?<![\w/'.-])[a-z]+(?:_[a-z0-9]+)+(?![\w/'.-])", flag, sentence)
 
 
@@ -449,7 +452,7 @@ class Recipes(Options):
         listed = [name for name in recipe.names() if self.name and self.name in name]
         if self.name is not None and (self.name in listed or not listed):
             values = recipe.dump(recipe.load(self.name))
-            known = recipe.about(self.name).items()
+            known = recipe.description(self.name).items()
             show("".join(f"# {key}: {said}\n" for key, said in known) + values)
             return 0
         width = max(shutil.get_terminal_size().columns, 120)
@@ -494,9 +497,9 @@ class Flops(Options):
                     raise UserError(f"published excludes {name}")
             return
         for name in (*self.recipes, *([self.equal_to] if self.equal_to else [])):
-            counted(name)  # before torch is imported
+            countable(name)  # before torch is imported
         for name in self.listed if self.length else ():
-            longest = counted(name).model.max_position_embeddings
+            longest = countable(name).model.max_position_embeddings
             if (self.length or 0) > longest:
                 raise UserError(f"length {self.length} exceeds the {longest} positions of {name}")
 

@@ -16,7 +16,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from .console import harmless
-from .cores import cores
 from .errors import Unfinished
 from .exporting.places import RANDOM
 from .files import claim
@@ -24,6 +23,7 @@ from .finetuning.baselines import TFIDF
 from .finetuning.options import FinetuneConfig, FinetuneSettings
 from .finetuning.run import finetune
 from .finetuning.tasks import Example, TaskData
+from .process import cores
 from .progress import duration
 from .recipe import Recipe, load, override
 from .rules import check

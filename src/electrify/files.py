@@ -111,8 +111,8 @@ def must_be_ours(folder: Path, *marks: str) -> None:
     """Raises UserError if a command may not write there: to be asked before hours of work."""
     if not is_ours(folder, *marks):
         raise UserError(
-            f"{folder} exists and holds no {marks[0]}, so it is not ours to write into. Choose "
-            "another --output-dir"
+            f"{folder} exists and holds no {marks[0]}, so it is not ours to write into",
+            "choose another output_dir",
         )
 
 

@@ -47,7 +47,7 @@ from .model.embeddings import DisentangledWords
 from .model.encoder import matrices_of
 from .progress import aligned
 from .recipe import Recipe, first_update, stages_of, with_batch
-from .rules import counted
+from .rules import countable
 from .tokens import SpecialIds
 
 if TYPE_CHECKING:
@@ -371,7 +371,7 @@ def report(options: Flops) -> str:
 
 def _cost(name: str, options: Flops, length: int | None) -> RecipeFlops:
     return recipe_flops(
-        counted(name),
+        countable(name),
         vocab_size=options.vocab_size,
         convention=options.convention,
         inference_length=length,

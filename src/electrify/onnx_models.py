@@ -14,9 +14,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from .cores import cores, thread_count
 from .errors import UserError, failing_as, must_have, need
 from .files import read_json
+from .process import cores, thread_count
 from .text.tokenizer import reading_text
 
 Array = np.ndarray[Any, Any]

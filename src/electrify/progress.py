@@ -126,6 +126,7 @@ class Progress:
         self._first = done
         self._since: tuple[float, float] | None = None
         """When the first units were done, and how many: what came before is not in the rate."""
+        self._said: float | None = None  # how much was done at the last line
         self._began = self._last_line = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -170,10 +171,12 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done, note=self.note, amount=self._amount())
             return
-        now = time.monotonic()
-        if now - self._last_line >= PLAIN_LINE_EVERY_S:
-            self._last_line = now
-            say(self.line())
+        if time.monotonic() - self._last_line >= PLAIN_LINE_EVERY_S:
+            self._say()
+
+    def _say(self) -> None:
+        self._last_line, self._said = time.monotonic(), self.done
+        say(self.line())
 
     @property
     def rate(self) -> float:
@@ -204,8 +207,8 @@ class Progress:
             _live.pop()
             self._bar.stop()
             self._bar = None
-        elif time.monotonic() - self._began >= PLAIN_LINE_EVERY_S:
-            say(self.line())
+        elif time.monotonic() - self._began >= PLAIN_LINE_EVERY_S and self._said != self.done:
+            self._say()
 
 
 class Waiting(Progress):

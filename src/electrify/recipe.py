@@ -13,7 +13,7 @@ import math
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -170,6 +170,8 @@ class Model(_Chosen):
 
 GENERATOR_SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
 """Numbers that a generator may have of its own, as generator_hidden_size."""
+GENERATOR_RATES = ("learning_rate", "warmup_steps", "weight_decay")
+"""What the parameters of a generator may have of their own, as generator_learning_rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -474,43 +476,40 @@ def parse(text: str, where: str, *, trusted: bool = True) -> Recipe:
         if not (trusted or tables.is_imported(chosen)):
             raise UserError(f"{where} names {chosen}, and code that a folder names is not run")
     below = shipped(str(like), f"{where}: ") if like is not None else {}
-    return _recipe(over(below, own), f"{where}: ")
+    return _recipe(merged(below, own), f"{where}: ")
 
 
 def shipped(name: str, before: str = "") -> dict[str, dict[str, Any]]:
     """The values that the rows of a shipped recipe state, by section. Raises UserError."""
     if name not in names():
         raise UserError(f"{before}there is no recipe {name!r}{nearest(name, names())}")
+    return reduce(merged, _rows(name), {})
+
+
+def _rows(name: str) -> list[dict[str, Any]]:
+    """The rows of a shipped recipe, each above those before it. A published run has those of the
+    recipe that it is like, and its own. Others have those of the method that theirs is like, of a
+    size, and of their method. A method with an architecture has that architecture's sizes, each
+    above a plain size."""
     row = _table("published").get(name)
     if row is not None:
-        return over(shipped(row["like"]), row)
-    row, _, size = name.rpartition("-")
-    return _composed(row, size)
-
-
-def _composed(name: str, size: str) -> dict[str, dict[str, Any]]:
-    """The rows of a size, of the method that this one is like, and of this method. A row with an
-    architecture has that architecture's sizes, each over a plain size."""
-    row, sizes = _table("objectives")[name], _table("sizes")
-    below: dict[str, dict[str, Any]] = {}
+        return [*_rows(row["like"]), row]
+    method, _, size = name.rpartition("-")
+    row, sizes = _table("objectives")[method], _table("sizes")
     shape = f"{row['architecture']}-{size}" if "architecture" in row else size
+    below = []
     if "like" in row:
-        below = _composed(row["like"], sizes[shape].get("like", size))
+        below = _rows(f"{row['like']}-{sizes[shape].get('like', size)}")
     if shape != size or "like" not in row:
-        below = over(below, sizes[shape])
-    return over(over(below, row), row["sizes"].get(size) or {})
+        below.append(sizes[shape])
+    return [*below, row, row["sizes"].get(size) or {}]
 
 
-def about(name: str) -> dict[str, str]:
+def description(name: str) -> dict[str, str]:
     """What is known of a shipped recipe: what it is, its source, its hardware, what was measured or
     published (`note`)."""
-    rows = [_table("published").get(name)]
-    if rows == [None]:
-        row, _, size = name.rpartition("-")
-        its = _table("objectives")[row]
-        shape = f"{its['architecture']}-{size}" if "architecture" in its else size
-        rows = [_table("sizes")[shape], its, its["sizes"][size] or None]
-    known = {k: v for its in filter(None, rows) for k, v in its.items()}
+    rows = _rows(name)
+    known = {k: v for row in rows for k, v in row.items() if k != "note"} | rows[-1]
     return {k: known[k] for k in ("about", "source", "hardware", "note") if k in known}
 
 
@@ -530,7 +529,7 @@ def listing() -> dict[str, dict[str, Any]]:
             "parameters": int(cost["parameters"]),
             "FLOPs": float(f"{flops:.1e}"),
             "hours": f"{hours:,.0f} {machine}" if hours > 9.5 else f"{hours:.2g} {machine}",
-            "measured or published": about(name).get("note", ""),
+            "measured or published": description(name).get("note", ""),
         }
     return table
 
@@ -550,17 +549,17 @@ def _table(name: str) -> dict[str, dict[str, Any]]:
     return plain_yaml((tables.RECIPES / f"{name}.yaml").read_text(encoding="utf-8"), name)
 
 
-def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The fields of each section over those below. Another objective, corruptor or architecture
     begins with its own defaults, another objective also with its own weights."""
-    merged = {section: dict(fields) for section, fields in below.items()}
+    found = {section: dict(fields) for section, fields in below.items()}
     for section in above.keys() & SECTIONS:
-        had, fields, choice = merged.get(section, {}), above[section], CHOICES.get(section, "")
+        had, fields, choice = found.get(section, {}), above[section], CHOICES.get(section, "")
         if choice in fields and fields[choice] != had.get(choice, DEFAULTS[choice]):
             reset = {"term_weights", f"{choice}_options", *tables.options_of(choice)}
             had = {name: value for name, value in had.items() if name not in reset}
-        merged[section] = had | fields
-    return merged
+        found[section] = had | fields
+    return found
 
 
 def override(recipe: Recipe, fields: Mapping[str, Any]) -> Recipe:
@@ -571,7 +570,7 @@ def override(recipe: Recipe, fields: Mapping[str, Any]) -> Recipe:
         if name not in SECTION_OF:
             raise UserError(f"there is no field {name!r}{nearest(name, SECTION_OF)}")
         above.setdefault(SECTION_OF[name], {})[name] = value
-    return _recipe(over(_values(recipe), above))
+    return _recipe(merged(_values(recipe), above))
 
 
 def _recipe(values: Mapping[str, Mapping[str, Any]], before: str = "") -> Recipe:
@@ -600,7 +599,7 @@ def _section(section: str, values: Mapping[str, Any], before: str) -> Any:
             its = dataclasses.replace(its, **{own: tables.completed(its.row, getattr(its, own))})
         for name in sorted(tables.options_of(choice) - {*its.row.options}):
             if getattr(its, name) != DEFAULTS[name]:
-                rows = " or ".join(tables.having(choice, name))
+                rows = " or ".join(tables.rows_with(choice, name))
                 chosen = getattr(its, choice)
                 raise UserError(f"{before}{name} is for {choice} {rows}, not {chosen}")
     return its
@@ -700,31 +699,21 @@ def stages_of(recipe: Recipe) -> list[Recipe]:
     shape: dict[str, Any] = m.generator_numbers()
     if m.generator_dropout is not None:
         shape |= dict.fromkeys(("dropout", "attention_dropout"), m.generator_dropout)
-    shape |= dict.fromkeys(f"generator_{name}" for name in GENERATOR_SIZES)
-    warmup, decay = t.generator_warmup_steps, t.generator_weight_decay
+    shape |= dict.fromkeys(f"generator_{name}" for name in (*GENERATOR_SIZES, "dropout"))
+    chosen = ("mask_rate", "mask_mix", "mask_unit", "span_length", "mask_choice")
+    its = {name: getattr(t, f"generator_{name}") for name in GENERATOR_RATES}
     first = Recipe(
-        model=dataclasses.replace(m, **shape, generator_dropout=None, init_rtd_bias="zero"),
-        corruption=Corruption(
-            corruptor="mask",
-            mask_rate=c.mask_rate,
-            mask_mix=c.mask_mix,
-            mask_unit=c.mask_unit,
-            span_length=c.span_length,
-            mask_choice=c.mask_choice,
-        ),
+        model=dataclasses.replace(m, **shape, init_rtd_bias="zero"),
+        corruption=Corruption(corruptor="mask", **{name: getattr(c, name) for name in chosen}),
         objective=o if o.objective == "mlm" else Objective(objective="mlm"),
         data=recipe.data,
         train=dataclasses.replace(
             t,
+            **{name: getattr(t, name) if own is None else own for name, own in its.items()},
+            **dict.fromkeys(f"generator_{name}" for name in GENERATOR_RATES),
             max_steps=t.generator_steps,
             generator_steps=0,
             discriminator_start="generator",
-            learning_rate=t.generator_learning_rate or t.learning_rate,
-            generator_learning_rate=None,
-            warmup_steps=t.warmup_steps if warmup is None else warmup,
-            generator_warmup_steps=None,
-            weight_decay=t.weight_decay if decay is None else decay,
-            generator_weight_decay=None,
             clip="together",
             init_discriminator=None,
         ),
@@ -754,18 +743,14 @@ class Entry:
 
 def entry(text: str) -> Entry:
     """`RECIPE` or `RECIPE:field=value,...`. Raises UserError."""
-    recipe, colon, rest = text.strip().partition(":")
+    recipe, _, rest = text.strip().partition(":")
     changes: dict[str, str] = {}
     for part in filter(None, (word.strip() for word in rest.split(","))):
         name, _, value = (word.strip() for word in part.partition("="))
         name = name.replace("-", "_")
         if not name or not value:
             raise UserError(f"{text}: {part!r} is not a change. Write field=value")
-        if name in changes:
-            raise UserError(f"{text}: {name} is changed twice")
         changes[name] = value
-    if colon and not changes:
-        raise UserError(f"{text}: there is no change after the colon")
     return Entry(text.strip(), recipe, changes)
 
 

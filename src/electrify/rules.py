@@ -4,18 +4,18 @@ recipe.py."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from .errors import UserError
 from .recipe import (
     DEFAULTS,
+    GENERATOR_RATES,
     GENERATOR_SIZES,
     SECTIONS,
     Model,
     Recipe,
     entry,
     first_asked,
-    first_steps,
     last_asked,
     learns_by_likelihood,
     load,
@@ -24,17 +24,17 @@ from .recipe import (
 
 POSITIONS = "max_position_embeddings"
 _OF_LEARNED_NETWORK = (
-    *(f"generator_{name}" for name in (*GENERATOR_SIZES, "dropout")),
-    *("tie_layers", "temperature", "temperature_end", "disallow_correct"),
+    *(f"generator_{name}" for name in (*GENERATOR_SIZES, "dropout", "size")),
+    *("tie", "tie_layers", "temperature", "temperature_end", "disallow_correct"),
 )
-_OF_TRAINED_NETWORK = tuple(
-    f"generator_{name}" for name in ("learning_rate", "warmup_steps", "weight_decay", "dropout")
-)
+_OF_TRAINED_NETWORK = tuple(f"generator_{name}" for name in (*GENERATOR_RATES, "dropout"))
 _OWN_LAYERS = ("none", "tokens", "gdes")
 _OF_GENERATOR = ("mlm_share", "mlm_end_share", "init_generator", "generator_steps")
+_CARRIED = {"generator_size", "tie", "mask_mix", "local_amplitude", "adam_beta2"}
+"""Fields that many recipes carry along without effect: only the user's must have one."""
 
 
-def check(recipe: Recipe, given: Iterable[str] = ()) -> None:
+def check(recipe: Recipe, given: Collection[str] = ()) -> None:
     """Raises UserError with the first rule that the recipe breaks.
 
     Args:
@@ -45,7 +45,7 @@ def check(recipe: Recipe, given: Iterable[str] = ()) -> None:
         raise UserError(sentence)
 
 
-def counted(name: str) -> Recipe:
+def countable(name: str) -> Recipe:
     """The recipe of a name, an entry with changes, or a file, whose FLOPs can be counted. Raises
     UserError."""
     one = entry(name)
@@ -56,22 +56,18 @@ def counted(name: str) -> Recipe:
     return recipe
 
 
-def broken(recipe: Recipe, given: Iterable[str] = ()) -> Iterator[str]:
+def broken(recipe: Recipe, given: Collection[str] = ()) -> Iterator[str]:
     """A sentence for each rule that the recipe breaks. Later rules rely on earlier ones."""
-    yield from _needs(recipe)
-    yield from _encoder(recipe)
-    if recipe.corruption.row.learned:
-        yield from _generator(recipe.model)
+    yield from _needs(recipe, given)
+    yield from _networks(recipe)
     yield from _corruption(recipe)
     yield from _objective(recipe)
-    yield from _weights(recipe)
     yield from _training(recipe)
     yield from _starts(recipe)
     yield from _lengths(recipe)
-    yield from _idle(recipe, given)
 
 
-def _needs(recipe: Recipe) -> Iterator[str]:
+def _needs(recipe: Recipe, given: Collection[str]) -> Iterator[str]:
     """Fields that another one makes work, where they have another value than their default."""
     m, c, o, t = recipe.model, recipe.corruption, recipe.objective, recipe.train
     joint = c.row.learned and c.generator_training != "frozen"
@@ -83,53 +79,42 @@ def _needs(recipe: Recipe) -> Iterator[str]:
         (trained, "a generator that is trained", _OF_TRAINED_NETWORK),
         (joint, "a generator that is trained with the encoder", ("clip",)),
         (c.row.has_generator, "corruptor generator", _OF_GENERATOR),
+        (c.row.shows_mask or c.row.leaves, "a corruptor with [MASK]", ("mask_mix",)),
         (o.row.logits == "replaced", "an RTD head", ("init_rtd_bias",)),
         (o.loss_on == "all", "loss_on all", ("correct_as_replaced", "init_rtd_bias")),
         (m.tie in _OWN_LAYERS, f"tie {' or '.join(_OWN_LAYERS)}", ("generator_dropout",)),
+        (m.init == "local", "init local", ("local_amplitude",)),
         (t.max_grad_norm, "a max_grad_norm above 0", ("clip",)),
+        (t.adam_beta2_tokens is None, "no adam_beta2_tokens", ("adam_beta2",)),
         (c.mask_unit == "span", "mask_unit span", ("span_length",)),
         (slow, "temperature_schedule exponential", ("temperature_decay",)),
         (o.contrast_rows, "contrast_rows", ("contrast_temperature", "crop_share")),
         (t.lr_scheduler_type == "wsd", "lr_scheduler_type wsd", ("decay_share",)),
         (t.generator_steps, "generator_steps", ("discriminator_start",)),
     ):
-        for name in names:
-            if values[name] != DEFAULTS[name] and not works:
+        for name in names if not works else ():
+            if name in given if name in _CARRIED else values[name] != DEFAULTS[name]:
                 yield f"{name} {values[name]} needs {what}"
 
 
-def _encoder(recipe: Recipe) -> Iterator[str]:
-    m, c = recipe.model, recipe.corruption
-    row, own = m.row, m.generator_numbers()
-    if m.init not in row.inits:
-        yield f"init must be {' or '.join(row.inits)} in {m.architecture}, not {m.init}"
-    if not row.narrow_embeddings and m.embedding_size != m.hidden_size:
-        yield f"embedding_size must be hidden_size {m.hidden_size} in {m.architecture}"
-    yield from _heads("", m.hidden_size, m.num_attention_heads, rotary=row.rotary)
-    narrow = min(m.embedding_size, m.hidden_size // m.num_attention_heads)
-    if c.row.learned:
-        narrow = min(narrow, own["hidden_size"] // own["num_attention_heads"])
-    if m.init == "local" and narrow < 4:
-        yield f"init local needs heads and embeddings of at least 4, not {narrow}"
-
-
-def _heads(whose: str, width: int, heads: int, *, rotary: bool) -> Iterator[str]:
-    if width % heads:
-        heads_of = f"{whose}num_attention_heads {heads}"
-        yield f"{whose}hidden_size {width} must be a multiple of {heads_of}"
-    if rotary and width // heads % 2:
-        yield f"{whose}num_attention_heads: rotary heads need an even width, not {width // heads}"
-
-
-def _generator(m: Model) -> Iterator[str]:
+def _networks(recipe: Recipe) -> Iterator[str]:
+    m, learned = recipe.model, recipe.corruption.row.learned
     own = m.generator_numbers()
+    if m.init not in m.row.inits:
+        yield f"init must be {' or '.join(m.row.inits)} in {m.architecture}, not {m.init}"
+    if not m.row.narrow_embeddings and m.embedding_size != m.hidden_size:
+        yield f"embedding_size must be hidden_size {m.hidden_size} in {m.architecture}"
+    for whose, its in (("", vars(m)), *([("generator_", own)] if learned else [])):
+        width, heads = its["hidden_size"], its["num_attention_heads"]
+        if width % heads:
+            heads_of = f"{whose}num_attention_heads {heads}"
+            yield f"{whose}hidden_size {width} must be a multiple of {heads_of}"
+    if not learned:
+        return
     odd = [name for name in GENERATOR_SIZES if own[name] != getattr(m, name)]
     differs = ", ".join(f"generator_{name} {own[name]} for {getattr(m, name)}" for name in odd)
     if not m.row.narrow_embeddings and m.tie != "none" and "hidden_size" in odd:
         yield f"tie must be none in {m.architecture}, or the generator as wide ({differs})"
-    yield from _heads(
-        "generator_", own["hidden_size"], own["num_attention_heads"], rotary=m.row.rotary
-    )
     if m.tie == "all" and odd:
         yield f"tie all needs equal networks, as generator_size 1 ({differs})"
     if (m.tie == "lower") != (m.tie_layers is not None):
@@ -176,14 +161,6 @@ def _objective(recipe: Recipe) -> Iterator[str]:
         found = getattr(c, name)
         if found == value or (not value and found != DEFAULTS[name]):
             yield f"{name} {found} does not go with objective {o.objective} (plain draws only)"
-    if o.correction == "none" and not (o.mlm_share or o.mlm_end_share):
-        yield "correction none needs mlm_share or mlm_end_share. Else use objective rtd"
-    if o.contrast_rows == 1:
-        yield "contrast_rows must be 0 or at least 2, not 1"
-
-
-def _weights(recipe: Recipe) -> Iterator[str]:
-    c, o = recipe.corruption, recipe.objective
     weights, its = o.term_weights, o.row.optional
     losses = {*o.row.losses, *(["generator"] if learns_by_likelihood(recipe) else [])}
     values = vars(c) | vars(o) | o.objective_options
@@ -198,12 +175,6 @@ def _weights(recipe: Recipe) -> Iterator[str]:
         yield f"term_weights must be {shown}, not {','.join(sorted(weights))}"
     if not any(weights.values()):
         yield f"term_weights must not all be 0: {weights}"
-    for name in ("mlm_share", "mlm_end_share"):
-        if getattr(o, name) and not weights["correct"]:
-            yield f"{name} trains by the loss correct, whose weight is 0 in term_weights"
-    detects = o.correction == "none" or (o.correction != "plain" and weights["correct"])
-    if detects and not weights["rtd"]:
-        yield f"correction {o.correction} needs the loss rtd, whose weight is 0 in term_weights"
 
 
 def _training(recipe: Recipe) -> Iterator[str]:
@@ -226,15 +197,11 @@ def _starts(recipe: Recipe) -> Iterator[str]:
     frozen = c.generator_training == "frozen"
     if frozen and not (t.generator_steps or t.init_generator):
         yield "generator_training frozen needs generator_steps or init_generator"
-    if m.init_rtd_bias != "zero" and t.init_discriminator:
-        yield "init_rtd_bias and init_discriminator exclude each other"
     if m.tie == "lower" and (t.init_generator or t.generator_steps):
         yield "tie lower excludes init_generator and generator_steps"
     for name in m.extends:
         if not t.init_discriminator:
             yield f"{name} needs init_discriminator. Otherwise give {m.row.extends[name]}"
-        if t.generator_steps:
-            yield f"{name} excludes generator_steps, whose generator starts from no folder"
     if not t.generator_steps:
         return
     if not frozen and not o.row.rewarded:
@@ -247,17 +214,6 @@ def _starts(recipe: Recipe) -> Iterator[str]:
         yield "discriminator_start generator needs generator_size 1 and no init_discriminator"
 
 
-def limit(recipe: Recipe) -> tuple[str, float]:
-    """The longest sequence in tokens that the discriminator reads, and the field that sets it. A
-    folder's own limit is compared when it is loaded."""
-    if not recipe.train.init_discriminator:
-        return POSITIONS, recipe.model.max_position_embeddings
-    name = extending(recipe.model, POSITIONS)
-    if name in recipe.model.extends:
-        return name, getattr(recipe.model, name)
-    return POSITIONS, math.inf
-
-
 def extending(model: Model, number: str) -> str | None:
     """The option of an architecture that extends a number of a folder's encoder."""
     return next((name for name, of in model.row.extends.items() if of == number), None)
@@ -266,7 +222,10 @@ def extending(model: Model, number: str) -> str | None:
 def _lengths(recipe: Recipe) -> Iterator[str]:
     m, d, t = recipe.model, recipe.data, recipe.train
     lengths, sizes = d.seq_length_schedule, t.batch_size_schedule
-    name, most = limit(recipe)
+    name, most = POSITIONS, m.max_position_embeddings
+    if t.init_discriminator:  # its folder's own limit is compared when it is loaded
+        name = extending(m, POSITIONS) or name
+        most = getattr(m, name) if name in m.extends else math.inf
     for length in (d.max_seq_length, *lengths):
         if length > most:
             field = "seq_length_schedule" if length in lengths else "max_seq_length"
@@ -291,47 +250,10 @@ def periods(recipe: Recipe) -> Iterator[str]:
         yield f"mlm_end_share {o.mlm_end_share} of {steps:,} updates is less than one"
 
 
-def _idle(recipe: Recipe, given: Iterable[str]) -> Iterator[str]:
-    """Fields that many recipes carry along without effect, where the user wrote them."""
-    m, c, t = recipe.model, recipe.corruption, recipe.train
-    networks = c.row.learned or f"corruptor {c.corruptor}"
-    works = {
-        "generator_size": networks,
-        "tie": networks,
-        "mask_mix": c.row.shows_mask or bool(c.row.leaves) or f"corruptor {c.corruptor}",
-        "local_amplitude": m.init == "local" or f"init {m.init}",
-        "adam_beta2": t.adam_beta2_tokens is None or "adam_beta2_tokens",
-    }
-    for name in given:
-        if works.get(name, True) is not True:
-            yield f"{name} has no effect with {works[name]}"
-
-
-def cautions(recipe: Recipe, asked: str = "max_steps") -> Iterator[str]:
-    """Warnings about settings that work and are probably not meant. asked: the field that sets the
-    number of updates."""
+def cautions(recipe: Recipe) -> Iterator[str]:
+    """Warnings about settings that work and are probably not meant."""
     for name, steps, updates in endless_warmups(recipe):
         yield f"{name} {steps:,} is not below the {updates:,} updates, so the peak is never reached"
-    d = recipe.data
-    for length in d.seq_length_schedule:
-        if length >= d.max_seq_length:
-            yield f"seq_length_schedule: {length} is not below max_seq_length {d.max_seq_length}"
-    *before, _ = stages_of(recipe)
-    for stage, field in ((recipe, asked), *((one, "generator_steps") for one in before)):
-        yield from _unused_parts(stage, field)
-
-
-def _unused_parts(recipe: Recipe, asked: str) -> Iterator[str]:
-    d, t = recipe.data, recipe.train
-    for name, schedule, last in (
-        ("seq_length_schedule", d.seq_length_schedule, d.max_seq_length),
-        ("batch_size_schedule", t.batch_size_schedule, t.train_batch_size),
-    ):
-        starts = first_steps(schedule, last, t.max_steps)
-        taken = {value for first, value in starts.items() if first < t.max_steps}
-        for value in (*schedule, last):
-            if value not in taken:
-                yield f"{name}: no update has {value}. Increase {asked} or its share"
 
 
 def endless_warmups(recipe: Recipe) -> list[tuple[str, int, int]]:

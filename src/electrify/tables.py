@@ -133,8 +133,6 @@ class ArchitectureRow:
     """Whether its initial values are always those of `init_scale: depth`."""
     narrow_embeddings: bool = True
     """Whether embeddings may be narrower than the layers."""
-    rotary: bool = False
-    """Whether positions rotate pairs of numbers, so that heads need an even width."""
     model_types: tuple[str, ...]
     """Each `model_type` that is read as this architecture. The first is exported."""
 
@@ -214,12 +212,12 @@ def options_of(kind: str) -> set[str]:
     return {name for row in rows_of(kind).values() for name in row.options}
 
 
-def having(kind: str, option: str) -> list[str]:
+def rows_with(kind: str, option: str) -> list[str]:
     """The rows to which a field of the recipe belongs."""
     return [name for name, row in rows_of(kind).items() if option in row.options]
 
 
-def beside(recipe: Recipe) -> dict[str, Exported]:
+def other_exports(recipe: Recipe) -> dict[str, Exported]:
     """The networks that a run exports beside the discriminator."""
     o, t = recipe.objective, recipe.train
     own = recipe.corruption.row.leaves

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-# special.py stands alone, because preparing a corpus needs it without torch.
-from .special import SpecialIds as SpecialIds
+# It stands there because preparing a corpus needs it without torch.
+from .values import SpecialIds as SpecialIds
 
 ALWAYS_JOINS = -1
 ALWAYS_BEGINS = 0

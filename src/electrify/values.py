@@ -1,4 +1,5 @@
-"""Text of files and flags as typed values, and options that are checked where they are made."""
+"""Text of files and flags as typed values, options that are checked where they are made, and the
+ids of special tokens. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -201,3 +202,24 @@ def given_texts(texts: Iterable[str]) -> list[str]:
     if odd is not None:
         raise UserError(f"text {odd + 1} is {found[odd]!r:.60}. Give a list of texts")
     return found
+
+
+@dataclasses.dataclass(frozen=True)
+class SpecialIds:
+    """Ids of the tokens with a role. `others` are further special tokens of the tokenizer (never
+    masked, never drawn at random)."""
+
+    pad: int
+    unk: int
+    cls: int
+    sep: int
+    mask: int
+    others: tuple[int, ...] = ()
+
+    @property
+    def never_chosen(self) -> tuple[int, ...]:
+        """All special tokens except [UNK]. (By the published method every token except the special
+        ones is a candidate for masking, and [UNK] is one.)"""
+        return tuple(
+            sorted({self.pad, self.cls, self.sep, self.mask} | (set(self.others) - {self.unk}))
+        )

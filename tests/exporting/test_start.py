@@ -21,7 +21,13 @@ from electrify.exporting.loading import quiet
 from electrify.recipe import load, override
 from electrify.text.corpus import Corpus
 from electrify.tokens import from_sequences
-from electrify.train.start import _fit_rows, load_model, must_know_the_words, shape_in
+from electrify.train.start import (
+    _fit_rows,
+    fill_from,
+    load_model,
+    must_know_the_words,
+    shape_in,
+)
 from small import pretrain_words
 
 SHAPE = {"vocab_size": len(WORDS), "embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 2}
@@ -72,7 +78,7 @@ def test_every_weight_is_taken(tmp_path):
     built = random_built(RTD)
     before = values(built)
     start = folder(tmp_path, "ElectraForPreTraining")
-    lines = load_model(built.discriminator, start, what="discriminator")
+    lines = load_model(built.discriminator, start)
     assert lines == ["every weight found and used"]
     assert changed(built, before, "discriminator") == set(before["discriminator"])
 
@@ -81,26 +87,27 @@ def test_every_weight_is_taken(tmp_path):
 def test_a_missing_head_keeps_its_initial_values(tmp_path, kind, ignored):
     built = random_built(RTD)
     before = values(built)
-    lines = load_model(built.discriminator, folder(tmp_path, kind), what="discriminator")
+    lines = load_model(built.discriminator, folder(tmp_path, kind))
     assert lines[0] == "it has no weights of the head, which keeps its initial values"
     encoder = {name for name in before["discriminator"] if name.startswith("encoder.")}
     assert changed(built, before, "discriminator") == encoder
     assert [f"ignored {ignored} weights" in line for line in lines[1:]] == [True] * (ignored > 0)
 
 
-def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path):
+def test_of_what_two_networks_share_the_discriminators_folder_decides(tmp_path):
     built = random_built(RTD)
-    kept = built.discriminator
-    load_model(kept, folder(tmp_path / "d", "ElectraForPreTraining", seed=1), what="discriminator")
-    before = values(built)
-    start = folder(tmp_path / "g", "ElectraForMaskedLM", SMALL | {"embedding_size": 8}, seed=2)
-    lines = load_model(built.exports["generator"], start, given=kept, what="generator")
-    assert len(lines) == 1
-    assert lines[0].startswith("its 5 weights that are shared with the discriminator are ignored")
-    assert changed(built, before, "generator") == {
-        n for n in before["generator"] if ".embeddings." not in n
+    starts = {
+        "discriminator": folder(tmp_path / "d", "ElectraForPreTraining", seed=1),
+        "generator": folder(tmp_path / "g", "ElectraForMaskedLM", SMALL, seed=2),
     }
-    assert not changed(built, before, "discriminator")
+    lines = [line.rpartition(": ")[2] for line in fill_from(built, RTD, starts)]
+    assert lines == ["every weight found and used"] * 2
+    for name, start in starts.items():
+        theirs = load_file(Path(start) / "model.safetensors")
+        ours = built.exports[name].exported()
+        kept = {k for k in ours if torch.equal(ours[k], theirs[k])}
+        shared = {k for k in ours if k.startswith("electra.embeddings.")}
+        assert kept == ours.keys() - (shared if name == "generator" else set())
 
 
 @pytest.mark.parametrize("objective", [RTD, MLM])
@@ -109,7 +116,7 @@ def test_bert_folders_of_one_width(tmp_path, objective):
     built = random_built(override(objective, {"embedding_size": 16, "tie": "none"}))
     before = values(built)
     half, start = built.discriminator, folder(tmp_path, "BertForPreTraining")
-    lines = load_model(half, start, what="discriminator")
+    lines = load_model(half, start)
     parts = "" if objective is MLM else "encoder."
     wanted = {n for n in before["discriminator"] if n.startswith(parts)}
     assert changed(built, before, "discriminator") == wanted
@@ -139,7 +146,7 @@ def test_a_folder_that_does_not_fit(tmp_path, fields, lacks, says):
     weights = {name: t for name, t in load_file(file).items() if lacks not in name}
     save_file(weights, file, metadata={"format": "pt"})
     with pytest.raises(UserError, match=says):
-        load_model(built.discriminator, start, what="discriminator")
+        load_model(built.discriminator, start)
     assert not changed(built, before, "discriminator")
 
 
@@ -181,14 +188,16 @@ def folder_of(path: Path, data: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", RECIPES)
-def test_the_folder_decides(kind: str, small_data: Path, tmp_path: Path) -> None:
-    """Against a flag, too, as of every shape; it is written down, and a run goes on with it when
-    the folder is gone. The exports were compared with the library, which reads it there."""
+def test_the_folder_decides(kind: str, small_data: Path, tmp_path: Path, capsys: Any) -> None:
+    """Against a flag, too, as of every shape, which a note names; it is written down, and a run
+    goes on with it when the folder is gone. The exports were compared with the library, which reads
+    it there."""
     start = folder_of(tmp_path / "start", small_data, kind)
     fields = {"max_steps": 2, "init_discriminator": start, "layer_norm_eps": 1e-4}
     words = pretrain_words(small_data, tmp_path / "run", recipe=RECIPES[kind][0], **fields)
     line = [str(w) for w in words]
     assert cli.main([*line, "--max-minutes", "1e-9"]) == 75
+    assert "note: layer_norm_eps has no effect" in capsys.readouterr().err
     start.rename(tmp_path / "gone")
     assert cli.main(line) == 0
     recipe = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())

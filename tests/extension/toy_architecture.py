@@ -15,12 +15,11 @@ from electrify.architectures.architecture import InitialValues, TwoLabels
 from electrify.architectures.keys import KeyTable, Row, layers, weights
 from electrify.model import costs
 from electrify.model.attention import AttentionContext
-from electrify.model.dropout import dropout as drop
-from electrify.model.embeddings import Added, Words, word_vectors
+from electrify.model.embeddings import Added, Shape, Words, word_vectors
+from electrify.model.embeddings import dropout as drop
 from electrify.model.encoder import Encoder
 from electrify.model.heads import Head, HeadKind, LinearHead
 from electrify.model.init import init_bert
-from electrify.model.shape import Shape
 from electrify.tokens import SpecialIds, Tokens
 
 PAD = 0  # positions 0 to PAD of the table are nobody's

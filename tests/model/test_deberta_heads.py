@@ -29,9 +29,9 @@ from electrify.build import build
 from electrify.flop_counts import passes_flops
 from electrify.model import costs
 from electrify.model.costs import Pass
+from electrify.model.embeddings import Shape
 from electrify.model.encoder import Encoder
 from electrify.model.heads import Asked, Asking, ClsBinaryHead, DecodedLMHead
-from electrify.model.shape import Shape
 from electrify.rules import check
 from electrify.tokens import Tokens
 

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from batches import built, gradients, pack, packed_batches, ragged_batch, sequences_of, text_batch
 from electrify.model import positions
 from electrify.model.blocks import geglu
-from electrify.model.dropout import dropout, keep_mask
+from electrify.model.embeddings import dropout, keep_mask
 from electrify.model.encoder import Encoder
 from electrify.model.init import init_bert
 from electrify.model.positions import Rotary

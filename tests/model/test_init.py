@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from batches import SPECIAL, VOCABULARY, built, tiny
 from electrify.build import Built, Vocabulary, build
 from electrify.model import attention, relative
+from electrify.model.embeddings import Shape
 from electrify.model.encoder import Encoder, encoders_of
 from electrify.model.heads import NormedBinaryHead
 from electrify.model.init import (
@@ -29,7 +30,6 @@ from electrify.model.init import (
     subspace_width,
 )
 from electrify.model.positions import Rotary
-from electrify.model.shape import Shape
 from electrify.tokens import from_sequences
 
 # The deviation of a standard normal that is cut at 2: what `std .02` and `.1` of the tables come

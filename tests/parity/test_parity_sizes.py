@@ -11,9 +11,9 @@ from torch import nn
 from electrify.architectures import architecture_named
 from electrify.architectures.architecture import ExportedModel
 from electrify.build import discriminator_shape, generator_shape
-from electrify.model.shape import Shape
+from electrify.model.embeddings import Shape
 from electrify.recipe import Recipe, load, names
-from electrify.special import SpecialIds
+from electrify.values import SpecialIds
 from published import DEBERTA_V3
 
 # 2003.10555, Table 1; embeddings included

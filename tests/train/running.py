@@ -7,9 +7,8 @@ import torch
 
 from electrify.recipe import Recipe, load, override
 from electrify.train.dist import World
-from electrify.train.job import assembled, set_up
+from electrify.train.job import Job, assembled, set_up
 from electrify.train.loop import Run
-from electrify.train.state import Job
 from small import SMALL
 
 CPU = torch.device("cpu")
@@ -37,4 +36,4 @@ def run_of(
     """A run as `pretrain` makes it, without its folder and without word vectors."""
     rows = micro_rows or recipe.train.train_batch_size
     job = Job(recipe, folder, World(rank=0, size=1, device=torch.device(device)), rows, data)
-    return assembled(set_up(job), fresh=False)[0]
+    return assembled(*set_up(job), fresh=False)[0]

@@ -128,7 +128,7 @@ def test_a_run_at_a_spike(small_data, tmp_path, monkeypatch, soon, policy):
     state = state_of(tmp_path / "run", 16)
     if policy == "warn":
         (text,) = said
-        assert "trained on; --spike skip" in text
+        assert "trained on; spike=skip" in text
         assert state == (0, {"non_finite": 0, "spike": 0})
     else:
         assert "left out (1 so far" in said[0]
@@ -160,5 +160,5 @@ def test_a_budget() -> None:
     assert [v.step for v in guard.settle()] == [4]
     judged(guard, 9, one, one)
     judged(guard, 10, one, torch.tensor(math.nan))
-    with pytest.raises(UserError, match=r"update 10 is .*, and --max-non-finite allows 1"):
+    with pytest.raises(UserError, match=r"update 10 is .*, and max_non_finite allows 1"):
         guard.settle()

@@ -6,8 +6,8 @@ from running import CPU, recipe
 
 from electrify.recipe import load, override
 from electrify.rules import check
-from electrify.train import meter
-from electrify.train.meter import Meter
+from electrify.train import log
+from electrify.train.log import Meter
 from electrify.train.monitor import GRACE_TOKENS, MAX_EPOCHS, Monitor, Trouble, spared_share
 
 LATE = 10 * GRACE_TOKENS
@@ -83,7 +83,7 @@ def test_each_warning_once_and_again_after_recovery() -> None:
 
 def test_rates_are_those_of_the_updates_since_the_last_line(monkeypatch):
     now = 100.0
-    monkeypatch.setattr(meter.time, "monotonic", lambda: now)
+    monkeypatch.setattr(log.time, "monotonic", lambda: now)
     found = Meter(CPU, flops=lambda step: 1000.0 * step)
     found.seconds_before = 50.0
     now += 7  # between making and starting

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from electrify.train import signals
+from electrify.process import status_of_stop
 
 SCRIPT = """
     import time
-    from electrify.train.signals import Stop
+    from electrify.process import Stop
     with Stop() as stop:
         print("ready", flush=True)
         while not stop.requested:
@@ -45,7 +45,7 @@ def test_the_status_of_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under a torchrun that starts again whatever fails, a time that is over is not a failure."""
     name = "TORCHELASTIC_MAX_RESTARTS"
     monkeypatch.delenv(name, raising=False)
-    assert {signals.status_of_stop(signalled=s) for s in (True, False)} == {75}
+    assert {status_of_stop(signalled=s) for s in (True, False)} == {75}
     monkeypatch.setenv(name, "3")
-    assert signals.status_of_stop(signalled=False) == 0
-    assert signals.status_of_stop(signalled=True) == 75
+    assert status_of_stop(signalled=False) == 0
+    assert status_of_stop(signalled=True) == 75

@@ -11,7 +11,7 @@ import torch
 
 from electrify import cli
 from electrify.train import checkpoint, machine
-from electrify.train.machine import Threads, choose, fewest_fast, measured
+from electrify.train.machine import Threads, choose, fewest_fast, thread_speeds
 from small import DROPOUT, pretrain_words, same_ending, signalled
 
 CPU, GPU = torch.device("cpu"), torch.device("meta")
@@ -30,7 +30,7 @@ def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[int]]]:
     for name in machine.USERS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(machine, "cores", lambda: 2)
-    monkeypatch.setattr(machine, "measured", pretended)
+    monkeypatch.setattr(machine, "thread_speeds", pretended)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield asked
@@ -81,7 +81,7 @@ def test_a_run_writes_its_threads_down_and_keeps_them(
     with monkeypatch.context() as patch:
         signalled(patch, step=6, number=signal.SIGTERM)
         assert pretrain(broken) == 75
-    monkeypatch.setattr(machine, "measured", lambda *_, **__: {1: 1.0, 2: 0.1})
+    monkeypatch.setattr(machine, "thread_speeds", lambda *_, **__: {1: 1.0, 2: 0.1})
     assert pretrain(broken) == 0
     assert "other conditions" not in capsys.readouterr().err
     for path in broken.glob("checkpoint-*"):
@@ -94,7 +94,7 @@ def test_a_measurement_leaves_torch_as_it_was(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(machine, "BUDGET_S", 0.0)
     monkeypatch.setattr(machine, "TURN_S", 0.0)
     before, state = torch.get_num_threads(), torch.get_rng_state()
-    speeds = measured([1, 2], width=100, tokens=100, bf16=True)
+    speeds = thread_speeds([1, 2], width=100, tokens=100, bf16=True)
     assert speeds[1] == 1.0
     assert speeds[2] > 0
     assert torch.get_num_threads() == before

@@ -15,11 +15,10 @@ from torch import Tensor, nn
 
 from ..errors import need
 from ..model.attention import Direction, SharedContext
-from ..model.embeddings import DisentangledWords, Words
+from ..model.embeddings import DisentangledWords, Shape, Words
 from ..model.encoder import Contexts, Encoder
 from ..model.heads import BinaryHead, Head, HeadKind, LinearHead, LMHead, Network, SelectionHead
 from ..model.init import init_words
-from ..model.shape import Shape
 from ..tables import class_at
 from ..tokens import SpecialIds, Tokens
 from .keys import KeyTable, label, to_theirs

@@ -13,7 +13,7 @@ from torch import nn
 
 from ..model.attention import Direction
 from ..model.blocks import DisentangledBlock
-from ..model.embeddings import WordEmbeddings, Words, own_tables
+from ..model.embeddings import Shape, WordEmbeddings, Words, own_tables
 from ..model.encoder import Contexts, Encoder
 from ..model.heads import ClsBinaryHead, DecodedLMHead, Head, HeadKind, LinearHead
 from ..model.init import (
@@ -24,9 +24,7 @@ from ..model.init import (
     init_scaled_outputs,
 )
 from ..model.relative import RelativeContexts
-from ..model.shape import Shape
-from ..special import SpecialIds
-from ..values import Count
+from ..values import Count, SpecialIds
 from .architecture import Architecture, InitialValues, TwoLabels, Usage
 from .keys import KeyTable, Row, block_layers, labelled, layers, weights
 

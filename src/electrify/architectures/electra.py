@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..model.blocks import Block
-from ..model.embeddings import Embeddings, Words, own_table, own_tables
+from ..model.embeddings import Embeddings, Shape, Words, own_table, own_tables
 from ..model.encoder import Encoder
 from ..model.heads import BinaryHead, Head, HeadKind, LinearHead
 from ..model.init import (
@@ -22,8 +22,7 @@ from ..model.init import (
     init_scaled_outputs,
     subspace_width,
 )
-from ..model.shape import Shape
-from ..special import SpecialIds
+from ..values import SpecialIds
 from .architecture import Architecture, InitialValues
 from .keys import KeyTable, Row, block_layers, layers, weights
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..model.shape import Shape
+from ..model.embeddings import Shape
 
 
 @dataclass(frozen=True)

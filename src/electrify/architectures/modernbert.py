@@ -12,14 +12,12 @@ from torch import nn
 
 from ..model.attention import ContextsByKind, Direction, Kind, Reach
 from ..model.blocks import GatedBlock
-from ..model.embeddings import WordEmbeddings, Words, own_tables
+from ..model.embeddings import Shape, WordEmbeddings, Words, own_tables
 from ..model.encoder import Contexts, Encoder
 from ..model.heads import Head, HeadKind, LMHead, NormedBinaryHead, SelectionHead
 from ..model.init import CONSTANT, init_gated, init_local_gated, init_local_words
 from ..model.positions import Rotary
-from ..model.shape import Shape
-from ..special import SpecialIds
-from ..values import Count
+from ..values import Count, SpecialIds
 from .architecture import InitialValues, TwoLabels
 from .keys import KeyTable, Row, labelled, layers, weights
 

@@ -15,11 +15,10 @@ from torch import Tensor, nn
 from ..architectures.architecture import Architecture
 from ..draws import Draws
 from ..model.costs import Pass
-from ..model.embeddings import Words, own_table
+from ..model.embeddings import Shape, Words, own_table
 from ..model.encoder import Encoder
 from ..model.heads import Head, Network
 from ..model.likelihood import likeliest
-from ..model.shape import Shape
 from ..terms import Loss, Terms, term
 from ..tokens import SpecialIds, Tokens
 from .choosing import Chooser, Plan

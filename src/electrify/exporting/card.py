@@ -14,7 +14,7 @@ from ..architectures.architecture import ExportedModel, Usage
 from ..console import inert
 from ..progress import duration
 from ..recipe import STARTS, Recipe, first_asked, override, values_of
-from ..tables import DISCRIMINATOR, Exported, asked_of, beside, generator_words
+from ..tables import DISCRIMINATOR, Exported, asked_of, generator_words, other_exports
 from ..train import METRICS
 from ..train.log import read
 from .places import may_be_on_hub
@@ -116,7 +116,7 @@ def model_card(run: Run, part: str, model: ExportedModel, state: Mapping[str, An
 def so_far(config: Recipe, part: str, state: Mapping[str, Any] | None) -> str:
     """A sentence if the exported checkpoint lies before the discriminator's head is trained. state:
     that of the checkpoint, None at the end of a run."""
-    begins, own = first_asked(config), beside(config).get(part)
+    begins, own = first_asked(config), other_exports(config).get(part)
     shares = part == DISCRIMINATOR or (own is not None and own.same)
     if state is None or state["step"] > begins or not shares:
         return ""
@@ -129,7 +129,7 @@ def so_far(config: Recipe, part: str, state: Mapping[str, Any] | None) -> str:
 def _shown(run: Run, part: str) -> Exported:
     """The network as its card presents it."""
     config, facts = run.config, run.facts
-    if own := beside(config).get(part):
+    if own := other_exports(config).get(part):
         return own
     row, corruptor = config.objective.row, config.corruption.row
     width = facts["shapes"].get("generator", {}).get("hidden_size")

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Lt
 
-from ..cores import thread_count
 from ..errors import UserError, nearest, need
 from ..exporting.places import RANDOM, check_place, model_in
+from ..process import thread_count
 from ..progress import say, show
 from ..values import (
     BelowOne,

@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..tokens import Tokens
-from .dropout import dropout as drop
+from .embeddings import Shape
+from .embeddings import dropout as drop
 from .positions import Rotary
-from .shape import Shape
 
 Backend = Literal["auto", "matmul", "sdpa", "varlen", "blocks"]
 Direction = Literal["both", "left", "right"]

@@ -16,9 +16,9 @@ from torch.autograd.function import once_differentiable
 
 from . import costs
 from .attention import AttentionContext, Kind
-from .dropout import dropout as drop
+from .embeddings import Shape
+from .embeddings import dropout as drop
 from .relative import RelativeContext
-from .shape import Shape
 
 
 class Block(nn.Module):

@@ -1,4 +1,5 @@
-"""Word tables, and the sum of words, positions and segments.
+"""What every part of an encoder takes: its shape, dropout, and embeddings (word tables, and the sum
+of words, positions and segments).
 
 Shape suffixes: T flat tokens, M chosen positions, V vocabulary, E embedding width.
 """
@@ -13,9 +14,69 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..tokens import Tokens
+from ..values import Count
 from . import costs
-from .dropout import dropout as drop
-from .shape import Shape
+
+_INTEGERS = {torch.bfloat16: torch.int16, torch.float16: torch.int16, torch.float32: torch.int32}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """An encoder's sizes under Hugging Face's names. An architecture that has more of them uses a
+    subclass."""
+
+    vocab_size: Count
+    embedding_size: Count
+    hidden_size: Count
+    num_hidden_layers: Count
+    num_attention_heads: Count
+    intermediate_size: Count
+    max_position_embeddings: Count
+    type_vocab_size: Count = 2
+    layer_norm_eps: float = 1e-12
+
+    @property
+    def head_width(self) -> int:
+        return self.hidden_size // self.num_attention_heads
+
+    @property
+    def telling_length(self) -> int:
+        """The length of a sequence that shows everything that attention does with positions."""
+        return 33
+
+
+# ------------------------------------------------------------------ dropout
+
+
+def dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """Works like torch's dropout: in training each element is 0 with probability p, and otherwise
+    divided by 1 - p. p is rounded to steps of 2^-16 (2^-32 in float32)."""
+    if not (training and p):
+        return x
+    if x.device.type != "cpu" or x.dtype not in _INTEGERS or torch.compiler.is_compiling():
+        return F.dropout(x, p)
+    return x * keep_mask(x.shape, x.dtype, p) * (1 / (1 - p))
+
+
+def keep_mask(shape: torch.Size, dtype: torch.dtype, p: float) -> Tensor:
+    """1 with probability 1 - p, else 0, drawn from the CPU's generator."""
+    integers = _INTEGERS[dtype]
+    size = shape.numel()
+    bits = 8 * dtype.itemsize
+    random = (
+        torch.empty(-(-size * dtype.itemsize // 8), dtype=torch.int64)
+        .random_(-(2**63), None)
+        .view(integers)[:size]
+    )
+    # Operations in place are vectorised: 1 for kept elements, times the bit pattern of the dtype's
+    # 1.0.
+    random.ge_(min(round(p * 2**bits), 2**bits - 1) - 2 ** (bits - 1)).mul_(
+        int(torch.ones((), dtype=dtype).view(integers))
+    )
+    return random.view(dtype).view(shape)
+
+
+# ------------------------------------------------------------------ embeddings
 
 
 class DisentangledWords(nn.Module):
@@ -96,7 +157,7 @@ class Embeddings(nn.Module):
             + self.positions(tokens.pos_T)
             + self.segments(tokens.segment_T)
         )
-        return drop(self.norm(x_TE), self.dropout, self.training)
+        return dropout(self.norm(x_TE), self.dropout, self.training)
 
     def paper_flops(self, sizes: costs.Sizes) -> float:
         """Forward FLOPs for one token in the paper's convention, with those of a projection."""
@@ -118,7 +179,7 @@ class WordEmbeddings(nn.Module):
 
     def forward(self, tokens: Tokens, added: Added | None = None) -> Tensor:
         x_TE = word_vectors(self.words, tokens.ids_T, added)
-        return drop(self.norm(x_TE), self.dropout, self.training)
+        return dropout(self.norm(x_TE), self.dropout, self.training)
 
     def paper_flops(self, sizes: costs.Sizes) -> float:
         """Forward FLOPs for one token in the paper's convention."""

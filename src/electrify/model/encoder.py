@@ -17,8 +17,7 @@ from ..values import ParameterKind
 from . import costs
 from .attention import Direction
 from .costs import linear_flops
-from .embeddings import Added, DisentangledWords
-from .shape import Shape
+from .embeddings import Added, DisentangledWords, Shape
 
 
 class Contexts(Protocol):

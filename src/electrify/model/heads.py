@@ -19,9 +19,8 @@ from torch import Tensor, nn
 from ..tokens import Tokens
 from . import costs
 from .costs import Pass, Share, linear_flops
-from .embeddings import Words
+from .embeddings import Shape, Words
 from .encoder import Encoder
-from .shape import Shape
 
 HeadKind = Literal["token", "binary", "vector"]
 DECODER_RUNS = 2

@@ -26,12 +26,11 @@ from torch import Tensor, nn
 
 from .attention import ContextsByKind, Direction
 from .blocks import Block, DisentangledBlock, GatedBlock
-from .embeddings import Embeddings
+from .embeddings import Embeddings, Shape
 from .encoder import Encoder
 from .heads import BinaryHead, Head, LinearHead, NormedBinaryHead, OneLogit, WordsHead
 from .positions import Rotary
 from .relative import TERMS, RelativeContexts
-from .shape import Shape
 
 BERT_STD = 0.02
 # The scale with which the position subspace and the words of `local` start; at 0.02, Adam would

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..tokens import Tokens
 from .attention import Backend, Direction, attend, sequence_bias
-from .shape import Shape
+from .embeddings import Shape
 
 TERMS = 3
 """The parts of a score: content with content, content with position, position with content."""

@@ -15,10 +15,9 @@ from ..corruption.choosing import Plan
 from ..corruption.corruptor import Corrupted
 from ..draws import Draws
 from ..model.costs import Pass, Period
-from ..model.embeddings import Added, Words
+from ..model.embeddings import Added, Shape, Words
 from ..model.encoder import Encoder
 from ..model.heads import Head, Network, SelectionHead
-from ..model.shape import Shape
 from ..terms import Loss, Term, Terms
 from ..tokens import Tokens
 

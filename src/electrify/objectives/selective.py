@@ -81,8 +81,8 @@ class Selective(Objective):
         words = parts.shape.vocab_size
         need(
             candidates <= words,
-            f"candidates {candidates} are more than the {words} words of the vocabulary. Give "
-            "fewer --candidates",
+            f"candidates {candidates} are more than the {words} words of the vocabulary",
+            "give fewer",
         )
         head = parts.rtd_head(rtd_head)
         selection = parts.selection_head(candidates)

@@ -6,10 +6,10 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
-from ..cores import thread_count
 from ..errors import UserError, need
 from ..exporting.places import check_place, model_in
 from ..finetuning.options import ToRows
+from ..process import thread_count
 from ..progress import say, show
 from ..text.streams import decoded, ending_of, read_text
 from ..values import Count, NotNegative, Options, Positional, Share

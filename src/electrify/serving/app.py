@@ -21,8 +21,8 @@ from starlette.staticfiles import StaticFiles
 
 from .. import __version__
 from ..console import harmless
-from ..cores import thread_count
 from ..errors import UserError, nearest, need
+from ..process import thread_count
 from ..progress import say, show_progress
 from ..values import Count, Natural
 from .batches import Batches, Job

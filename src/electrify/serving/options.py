@@ -7,9 +7,9 @@ from typing import Annotated
 
 from annotated_types import Ge, Le
 
-from ..cores import thread_count
 from ..errors import must_have, need
 from ..exporting.places import check_place, model_in
+from ..process import thread_count
 from ..values import Count, Options, Positional, Positive
 
 

@@ -26,7 +26,7 @@ from ..finetuning.known import folder_of, read_task
 from ..finetuning.options import FinetuneConfig, FinetuneSettings
 from ..finetuning.tasks import TaskData, tasks_named
 from ..recipe import Recipe
-from ..tables import DISCRIMINATOR, beside
+from ..tables import DISCRIMINATOR, other_exports
 from .options import CompareConfig
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def network_of(measure: Measure, recipe: Recipe) -> str:
     decides. Raises UserError if the run leaves none that could."""
     if measure.way not in (LM, BEST) or recipe.objective.row.logits == "token":
         return DISCRIMINATOR
-    for part, its in beside(recipe).items():
+    for part, its in other_exports(recipe).items():
         if its.same and its.logits == "token":
             return part
     if measure.way == BEST:

@@ -19,13 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..cores import wait_briefly
 from ..errors import Unfinished, UserError
 from ..files import json_text, read_json, write
+from ..process import SAVED_EXIT, Stop, Stopped, wait_briefly
 from ..progress import say, show_progress
 from ..recipe import parse
 from ..train import FACTS, GENERATOR_STAGE, METRICS
-from ..train.signals import SAVED_EXIT, Stop, Stopped
 from .measures import measure_named, measured, network_of
 from .options import CompareConfig
 

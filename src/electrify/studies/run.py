@@ -24,11 +24,11 @@ from typing import Any
 from ..errors import need
 from ..files import claim, json_text, read_json, write
 from ..flop_counts import outline
+from ..process import SAVED_EXIT
 from ..progress import Progress, aligned, duration, say
 from ..recipe import Recipe, dump, override, stages_of
 from ..train import METRICS, checkpoint
 from ..train.length import FORWARD, probe
-from ..train.signals import SAVED_EXIT
 from .budgets import NO_ENCODER, Trial, as_started, tokens_of
 from .measures import without_encoder
 from .one_run import OUTCOME, RUN, WORK

@@ -31,7 +31,7 @@ import numpy as np
 from ..errors import failing_as, need
 from ..files import json_text, read_json, sha256, sync, text_hash, write, written
 from ..progress import say
-from ..special import SpecialIds
+from ..values import SpecialIds
 
 Split = Literal["train", "valid"]
 SPLITS: tuple[Split, ...] = get_args(Split)

@@ -29,9 +29,9 @@ from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from ..cores import cores
 from ..errors import UserError, need
 from ..files import claim, json_text, read_json, sha256, write, written
+from ..process import cores
 from ..progress import Progress, say
 from . import pydocs
 from .corpus import (

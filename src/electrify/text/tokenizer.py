@@ -18,7 +18,7 @@ from ..errors import UserError, failing_as, need
 from ..files import read_json, written
 from ..hub import must_be_reachable
 from ..progress import say
-from ..special import SpecialIds
+from ..values import SpecialIds
 from .corpus import TOKENIZER
 from .options import PrepareConfig
 from .vocabulary import ONE_SPACE, SPACED_WORDS, patterns, steps, window_length

@@ -24,8 +24,8 @@ from importlib.metadata import version
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from ..cores import cores
 from ..errors import UserError, failing_as, must_have
+from ..process import cores
 
 Start = Callable[[Any], Callable[[Any], Any]]
 RETRIES = 3  # of a task whose host or process Ray has lost

@@ -231,7 +231,7 @@ class _WithUnused(nn.Module):
         return self.module(*given)
 
 
-def at_home(module: nn.Module) -> AbstractContextManager[None]:
+def no_sync(module: nn.Module) -> AbstractContextManager[None]:
     """Backward passes inside leave their gradients on this process, to be averaged together with
     those of the next pass outside.
 
@@ -313,7 +313,7 @@ def gathered(named: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
     return found
 
 
-def like(p: Tensor, t: Tensor) -> Tensor:
+def placed_as(p: Tensor, t: Tensor) -> Tensor:
     """A copy of the tensor `t`, which is the same on all ranks, on the device of `p`; if `p` is
     sharded, only the rows that `p` has on this rank. It is in memory of its own, for `t` may be a
     part of a checkpoint's file, which is to go when newer ones come."""

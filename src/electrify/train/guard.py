@@ -23,8 +23,7 @@ Kind = Literal["non_finite", "spike"]
 LOSSES = 128  # a loss is compared with those of this many last accepted updates
 ENOUGH = 64  # with fewer losses than this, nothing is a spike
 BEGIN_ANEW = (
-    "begin anew in another folder with a lower --learning-rate, a higher --warmup-steps or --bf16 "
-    "false"
+    "begin anew in another folder with a lower learning_rate, a higher warmup_steps or bf16=false"
 )
 
 
@@ -113,15 +112,14 @@ class Guard:
     def _must_go_on(self, v: Verdict) -> None:
         if self.policies[v.kind] == "stop":
             raise UserError(
-                f"{v.text}, so the run stopped without saving; the same command with --non-finite "
-                "skip goes on from the newest checkpoint and leaves such updates out, or "
-                f"{BEGIN_ANEW}"
+                f"{v.text}, so the run stopped without saving; the same run with non_finite=skip "
+                f"goes on from the newest checkpoint and leaves such updates out, or {BEGIN_ANEW}"
             )
         before, limit = self.refused[v.kind] - 1, self.limits[v.kind]
         if v.refused and before >= limit:
-            flag = {"non_finite": "--max-non-finite", "spike": "--max-spikes"}[v.kind]
+            field = {"non_finite": "max_non_finite", "spike": "max_spikes"}[v.kind]
             raise UserError(
-                f"{v.text}; {before} updates before it were left out, and {flag} allows {limit}, "
+                f"{v.text}; {before} updates before it were left out, and {field} allows {limit}, "
                 f"so the run stopped without saving: {BEGIN_ANEW}"
             )
 

@@ -1,5 +1,5 @@
-"""Recipe, corpus, folder and processes of a run fitted to each other, and what makes it the same
-run when it goes on."""
+"""A run that is to be done: recipe, corpus, folder and processes fitted to each other, and what
+makes it the same run when it goes on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..data.phases import phases_of
 from ..errors import UserError, need
 from ..files import read_json
 from ..flop_counts import first_stage_flops
-from ..model.shape import Shape
+from ..model.embeddings import Shape
 from ..recipe import STARTS, Recipe, values_of, with_batch
 from ..tables import DISCRIMINATOR, class_at
 from ..text.corpus import TOKENIZER, Corpus
@@ -24,6 +24,7 @@ from .loop import Run
 from .machine import Threads, choose
 from .monitor import unigram_entropy
 from .start import (
+    GENERATOR,
     content_of,
     discriminator_names,
     is_same,
@@ -32,7 +33,6 @@ from .start import (
     starts_of,
     with_shapes,
 )
-from .state import Job, TrainingData
 
 # Fields that may differ when a run continues: where and how often things are done, and what becomes
 # of an update that is refused. The numbers of a run in which none is are the same with any of them,
@@ -47,23 +47,58 @@ ORDERED = ("seq_length_schedule", "batch_size_schedule")
 
 
 @dataclass(frozen=True)
-class Setup:
-    """A job with its corpus open."""
+class Job:
+    """What a run is given."""
 
-    job: Job
-    """With the numbers of the folders that it starts from."""
-    data: TrainingData
-    generator: Shape | None
+    recipe: Recipe
+    """With its global batch decided."""
+    folder: Path
+    world: dist.World
+    micro_rows: int
+    """Rows of one forward pass of one process."""
+    data: Path = Path()
+    """A prepared corpus."""
+    earlier: dict[str, Any] | None = None
+    """run.json of a run that goes on in the folder; None if it begins."""
+    deadline: float | None = None
+    """The time, on the clock of time.monotonic(), after which the run saves and stops."""
+    milestones: frozenset[int] = frozenset()
+    """Updates whose checkpoints are kept whatever `save_total_limit` says."""
+    prefix: Path | None = None
+    """The checkpoint of a longer run from which a new run starts."""
+    generator: Shape | None = None
+    """The shape of the generator, once the folders that the run starts from are read."""
+    flops_before: float = 0.0
+    """FLOPs that an earlier stage has used."""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What a run reads."""
+
+    loader: Loader
+    valid: Rows | None
+    """The rows used for validation; None if the corpus has no valid split."""
+    unigram_entropy: float
+    """The loss, in nats, of the best model that sees no context."""
+    group_rows: int = 1
+    """Number of consecutive rows that a loss may compare with each other; no forward pass splits
+    such a group."""
 
     @property
     def corpus(self) -> Corpus:
-        return self.data.loader.corpus
+        return self.loader.corpus
+
+    def validated(self, eval_rows: int) -> int:
+        """How many rows are validated on."""
+        limit = min(eval_rows, self.valid.num_rows if self.valid else 0)
+        return limit - limit % self.group_rows
 
 
 # ------------------------------------------------------------------ fitting
 
 
-def set_up(job: Job) -> Setup:
+def set_up(job: Job) -> tuple[Job, TrainingData]:
     """Opens the corpus and fits the recipe to it, to the run that is there, and to the folders that
     it starts from. Raises UserError; writes nothing."""
     with dist.together():
@@ -83,7 +118,7 @@ def set_up(job: Job) -> Setup:
         entropy = unigram_entropy(corpus, recipe.corruption)
         data = TrainingData(loader, held_out, entropy, compared_rows(recipe))
         before = first_stage_flops(recipe, vocab_size=vocab_size, convention="hardware")
-    return Setup(replace(job, recipe=recipe, flops_before=before), data, generator)
+    return replace(job, recipe=recipe, generator=generator, flops_before=before), data
 
 
 def compared_rows(recipe: Recipe) -> int:
@@ -96,31 +131,26 @@ def split_batch(recipe: Recipe, processes: int) -> tuple[Recipe, int]:
     """The recipe with its global batch decided, and the rows of one forward pass. Raises UserError
     if the batch cannot be split evenly, or if a split would separate rows that a loss compares."""
     recipe = with_batch(recipe, processes=processes)
-    t, o = recipe.train, recipe.objective
-    share, left = divmod(t.train_batch_size, processes)
-    micro = t.per_device_train_batch_size or share // (t.gradient_accumulation_steps or 1)
-    passes = t.gradient_accumulation_steps or share // max(1, micro)
-    batches = {t.train_batch_size: not left and micro > 0 and share == passes * micro}
-    for rows in t.batch_size_schedule:
-        share, left = divmod(rows, processes)
-        batches[rows] = not left and micro > 0 and share % min(micro, share) == 0
-    for rows, whole in batches.items():
+    t, group = recipe.train, compared_rows(recipe)
+    micro = t.per_device_train_batch_size
+    micro = micro or t.train_batch_size // processes // (t.gradient_accumulation_steps or 1)
+    smaller = {rows: min(micro, rows // processes) for rows in t.batch_size_schedule}
+    for rows, cut in ({t.train_batch_size: micro} | smaller).items():
+        passes, left = divmod(rows, processes * max(1, cut))
+        asked = None if rows in smaller else t.gradient_accumulation_steps
         need(
-            whole,
+            cut > 0 and not left and asked in (None, passes),
             f"a batch of {rows} rows cannot be cut evenly into {processes} "
             f"process{'es' * (processes > 1)} with passes of {micro} rows",
-            "choose --train-batch-size, --batch-size-schedule, --per-device-train-batch-size and "
-            "--gradient-accumulation-steps that divide",
+            "choose train_batch_size, batch_size_schedule, per_device_train_batch_size and "
+            "gradient_accumulation_steps that divide",
         )
-    group = compared_rows(recipe)
-    cuts = [*(min(micro, rows // processes) for rows in batches), t.eval_rows]
-    need(
-        not any(rows % group for rows in cuts),
-        f"objective {o.objective} compares {group} rows with each other, and passes of "
-        f"{', '.join(map(str, cuts))} rows would cut such a group",
-        "choose --train-batch-size, --batch-size-schedule, --per-device-train-batch-size and "
-        f"--eval-rows that are multiples of {group}",
-    )
+        need(
+            cut % group == 0 and t.eval_rows % group == 0,
+            f"objective {recipe.objective.objective} compares {group} rows with each other, and "
+            f"passes of {cut} rows, or eval_rows {t.eval_rows}, would cut such a group",
+            f"choose multiples of {group}",
+        )
     return recipe, micro
 
 
@@ -140,19 +170,17 @@ def threads_of(job: Job, before: int | None) -> Threads:
     )
 
 
-def assembled(setup: Setup, *, fresh: bool) -> tuple[Run, Built]:
+def assembled(job: Job, data: TrainingData, *, fresh: bool) -> tuple[Run, Built]:
     """The networks and the run that trains them. fresh: whether it begins at its starting
     weights."""
-    job, data = setup.job, setup.data
+    t, starts = job.recipe.train, starts_of(job.recipe)
+    if t.generator_steps:
+        starts[GENERATOR] = str(job.folder / GENERATOR_STAGE / DISCRIMINATOR)
+        if t.discriminator_start == "generator":
+            starts[DISCRIMINATOR] = starts[GENERATOR]
+    how = {"fresh": fresh, "main": job.world.is_main}
     with dist.together():
-        built = starting_point(
-            job.recipe,
-            setup.generator,
-            setup.corpus,
-            job.starts,
-            fresh=fresh,
-            main=job.world.is_main,
-        )
+        built = starting_point(job.recipe, job.generator, data.corpus, starts, **how)
     return Run(built.objective, job, data, discriminator=discriminator_names(built)), built
 
 
@@ -196,16 +224,15 @@ def must_be_the_same(
     odd = [f"{n} {theirs.get(n)} there, {ours.get(n)} here" for n in differ]
     for name, start in starts_of(recipe).items():
         if not is_same(start, facts["starts"].get(name, start)):
-            odd.append(f"--init-{name} {start} is not the one that it started from")
-    m = corpus.manifest
-    if facts["tokenizer_sha256"] != m.tokenizer_sha256:
+            odd.append(f"init_{name} {start} is not the one that it started from")
+    if facts["tokenizer_sha256"] != corpus.manifest.tokenizer_sha256:
         odd.append("it was trained with another tokenizer than DATA")
-    elif facts["data"] != m.fingerprint:
+    elif facts["data"] != corpus.manifest.fingerprint:
         odd.append("it was trained with another corpus than DATA")
     if odd:
         more = f"; and {len(odd) - 3} more" if len(odd) > 3 else ""
-        advice = "choose another --output-dir, or repeat its options and DATA to continue it"
+        advice = "choose another output_dir, or repeat its options and DATA to continue it"
         if differ == ["max_steps"] and len(odd) == 1:
             advice = "the schedule belongs to its length. To train longer, start a new run with "
-            advice += f"--init-discriminator {folder / DISCRIMINATOR}"
+            advice += f"init_discriminator={folder / DISCRIMINATOR}"
         raise UserError(f"{folder} holds another run ({'; '.join(odd[:3])}{more})", advice)

@@ -1,28 +1,37 @@
-"""How long a run is: as many updates as `--train-minutes` hold, by the measured rate of the run
-itself, and warm-ups that end in time."""
+"""How long a run is: as many updates as `train_minutes` hold, by the measured rate of the run
+itself; the recipe for a budget of FLOPs or minutes (`recipe=auto`), from measured ones; warm-ups
+that end in time."""
 
 from __future__ import annotations
 
+import math
+import os
 import time
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from ..data.loader import prefetch
 from ..data.phases import phases_of
-from ..errors import UserError
-from ..recipe import Recipe, override
+from ..errors import UserError, need
+from ..flop_counts import RecipeFlops, recipe_flops
+from ..progress import say
+from ..recipe import Entry, Recipe, entries, load, override
 from ..rules import periods
-from . import dist
-from .job import assembled, set_up, split_batch, threads_of
+from ..tables import RECIPES
+from ..text.corpus import Corpus, prepared
+from ..values import plain_yaml
+from . import CONFIG, dist
+from .job import Job, assembled, facts_of, set_up, split_batch, threads_of
 from .machine import computing_with, pick_device, with_machine
-from .start import starts_of
-from .state import Job
 
-LENGTHS = ("max_steps", "warmup_steps", "generator_warmup_steps")
+WARMUPS = ("warmup_steps", "generator_warmup_steps")
+WARMUP = 0.1  # longest warm-up, as a share of the run
 # Updates that are not counted: the first ones compile, and fill memory.
 FIRST = 3
 FEWEST = 5
@@ -33,10 +42,24 @@ SHARE = 0.05  # of the time at most is spent measuring
 MARGIN = 0.96  # for checkpoints, the export, and a machine that is a little slower later on
 # A validation has no backward pass, which costs twice as much as the forward pass.
 FORWARD = 1 / 3
-WARMUP = 0.1  # longest warm-up, as a share of the run
 
 
-def in_time(job: Job, minutes: float) -> Recipe:
+def with_shorter_warmup(recipe: Recipe, given: Collection[str], world: dist.World) -> Recipe:
+    """The recipe with a warm-up of a tenth of the run where its own is as long as the run, and the
+    user set only the length of the run."""
+    steps, shorter = recipe.train.max_steps, {}
+    for name in WARMUPS if "max_steps" in given else ():
+        own = getattr(recipe.train, name) or 0
+        if own >= steps and name not in given:
+            shorter[name] = int(WARMUP * steps)
+            world.say(f"{name} is {shorter[name]:,}, a tenth of the run, not {own:,}")
+    return override(recipe, shorter)
+
+
+# ------------------------------------------------------------------ a run of so many minutes
+
+
+def with_updates_for(job: Job, minutes: float) -> Recipe:
     """The recipe with as many updates as `minutes` of this machine hold, so that the schedule is
     complete when they end, and a warm-up of a tenth of them at most. The rate is measured with
     updates of the run itself, which are thrown away. A run that has begun keeps its number.
@@ -44,19 +67,19 @@ def in_time(job: Job, minutes: float) -> Recipe:
     Raises UserError for a time that is too short.
     """
     if job.earlier:
-        length = {name: job.earlier["recipe"][name] for name in LENGTHS}
+        length = {name: job.earlier["recipe"][name] for name in ("max_steps", *WARMUPS)}
         job.world.say(f"a run that has begun keeps its {length['max_steps']:,} updates")
         return override(job.recipe, length)
     limit_s = min(LONGEST_S, SHARE * 60 * minutes)
     what = f"how many updates fit into {minutes:g} minutes"
     job.world.say(f"measuring {what}, for about {limit_s:.0f} s")
     began = time.monotonic()
-    per_slot, eval_rows = measured(job, limit_s=limit_s)
+    per_slot, eval_rows = slot_seconds(job, limit_s=limit_s)
     spent = torch.tensor([time.monotonic() - began, per_slot], dtype=torch.float64)
     dist.sum_across([spent])
     took, per_slot = (spent / job.world.size).tolist()
     left = MARGIN * (60 * minutes - took)
-    recipe = of_time(job.recipe, left, per_slot=per_slot, eval_rows=eval_rows)
+    recipe = longest_in(job.recipe, left, per_slot=per_slot, eval_rows=eval_rows)
     if recipe is None:
         raise UserError(
             f"train_minutes {minutes:g}: not even {FEWEST} updates fit into it on this machine",
@@ -69,50 +92,36 @@ def in_time(job: Job, minutes: float) -> Recipe:
     return recipe
 
 
-def with_shorter_warmup(recipe: Recipe, given: Collection[str], world: dist.World) -> Recipe:
-    """The recipe with a warm-up of a tenth of the run where its own is as long as the run, and the
-    user set only the length of the run."""
-    t, shorter = recipe.train, {}
-    for name in LENGTHS[1:]:
-        if "max_steps" in given and name not in given and (getattr(t, name) or 0) >= t.max_steps:
-            shorter[name] = int(WARMUP * t.max_steps)
-            text = f"{name} is {shorter[name]:,}, a tenth of the run, not {getattr(t, name):,}"
-            world.say(text)
-    return override(recipe, shorter)
-
-
-def of_time(recipe: Recipe, seconds: float, *, per_slot: float, eval_rows: int) -> Recipe | None:
+def longest_in(recipe: Recipe, seconds: float, *, per_slot: float, eval_rows: int) -> Recipe | None:
     """The recipe with the most updates whose slots, validations included, take `seconds`; None if
-    these are fewer than five. per_slot, eval_rows: see `measured`."""
+    these are fewer than five. per_slot, eval_rows: see `slot_seconds`."""
+    t = recipe.train
 
     def length(steps: int) -> Recipe:
-        given = {name: getattr(recipe.train, name) for name in LENGTHS[1:]}
+        given = {name: getattr(t, name) for name in WARMUPS}
         warmups = {k: min(v, int(WARMUP * steps)) for k, v in given.items() if v is not None}
         return override(recipe, {"max_steps": steps} | warmups)
 
     def cost(steps: int) -> float:
-        found = length(steps)
-        every = found.train.eval_steps
-        validations = 1 + (steps // every if every else 0)
-        slots = phases_of(found).slots(steps)
-        slots += FORWARD * validations * eval_rows * found.data.max_seq_length
+        validations = 1 + (steps // t.eval_steps if t.eval_steps else 0)
+        slots = phases_of(length(steps)).slots(steps)
+        slots += FORWARD * validations * eval_rows * recipe.data.max_seq_length
         return slots * per_slot
 
     steps = bisect_right(range(1 << 40), seconds, lo=FEWEST, key=cost) - 1
     return None if steps < FEWEST else length(steps)
 
 
-def measured(job: Job, *, limit_s: float) -> tuple[float, int]:
+def slot_seconds(job: Job, *, limit_s: float) -> tuple[float, int]:
     """Trains for about `limit_s` seconds and writes nothing. Returns the seconds for one token of a
     batch, padding included, on average over the whole run, and the rows of one validation (the
     corpus may have fewer than the recipe asks for). If later parts of the run cost more than its
     beginning (longer rows, a head that joins later), their FLOPs say by how much."""
     longest = max(job.recipe.train.max_steps, MOST)
-    setup = set_up(replace(job, recipe=override(job.recipe, {"max_steps": longest})))
-    with computing_with(threads_of(setup.job, None)):
-        run, _ = assembled(setup, fresh=True)
+    job, data = set_up(replace(job, recipe=override(job.recipe, {"max_steps": longest})))
+    with computing_with(threads_of(job, None)):
+        run, _ = assembled(job, data, fresh=True)
         first = FIRST + (run.graphs is not None)  # the next one is captured
-        compiles = bool(job.recipe.train.torch_compile)
         began = start = time.monotonic()
         for batch in prefetch(run.batch, range(MOST)):
             run.update(batch)
@@ -122,22 +131,83 @@ def measured(job: Job, *, limit_s: float) -> tuple[float, int]:
             if run.step == first:
                 start = now
             slow = now - began >= max(SLOW_S, 3 * limit_s)
-            enough = first + FEWEST if not slow else first + 1 if compiles else 1
-            if dist.any_across(run.step >= enough and now - began >= limit_s):
+            enough = run.step >= first + (1 if slow else FEWEST)
+            if dist.any_across(enough and now - began >= limit_s):
                 break
-        if run.step <= first:  # the first updates must do, slower as they are
-            first, start = 0, began
         per_flop = (time.monotonic() - start) / (run.flops(run.step) - run.flops(first))
         run.give_back()
     whole = run.flops(longest) - run.flops(0)
-    per_slot = per_flop * whole / setup.data.loader.phases.slots(longest)
-    return per_slot, setup.data.validated(run.settings.eval_rows)
+    per_slot = per_flop * whole / data.loader.phases.slots(longest)
+    return per_slot, data.validated(run.settings.eval_rows)
 
 
 def probe(data: Path, folder: Path, recipe: Recipe, *, limit_s: float) -> tuple[float, int]:
-    """`measured`, as a job of its own, which leaves nothing behind."""
+    """`slot_seconds`, as a job of its own, which leaves nothing behind."""
     t = recipe.train
     with dist.joined(pick_device(t.device), timeout_s=t.ddp_timeout) as world:
         recipe, micro_rows = split_batch(with_machine(recipe, world, {}), world.size)
-        job = Job(recipe, folder, world, micro_rows, data, starts_of(recipe))
-        return measured(job, limit_s=limit_s)
+        return slot_seconds(Job(recipe, folder, world, micro_rows, data), limit_s=limit_s)
+
+
+# ------------------------------------------------------------------ the recipe for a budget
+
+
+@cache
+def measured_budgets() -> dict[float, tuple[Entry, dict[str, str]]]:
+    """Budget -> the recipe, and the evidence for it; rising."""
+    values = plain_yaml((RECIPES / "auto.yaml").read_text(encoding="utf-8"), "auto.yaml")
+    evidence = {name: fields.pop("evidence") for name, fields in values.items()}
+    found = {float(e.name): (e, evidence[e.name]) for e in entries(values, "auto.yaml")}
+    return dict(sorted(found.items()))
+
+
+def auto(
+    data: str,
+    run: Path,
+    fields: Mapping[str, Any],
+    *,
+    flops: float | None,
+    minutes: float | None,
+) -> tuple[Path, Recipe]:
+    """The prepared corpus, and the recipe for a budget with the user's fields over it. With
+    minutes, `pretrain` chooses the number of updates, and a run that has begun keeps its recipe.
+
+    Raises UserError for a budget outside the measured ones.
+    """
+    need((flops is None) != (minutes is None), "recipe=auto needs flops=N or train_minutes=N")
+    need("max_steps" not in fields, "recipe=auto sets max_steps: leave it out")
+    folder, budgets = prepared(data, run), measured_budgets()
+    if minutes is not None and facts_of(run):
+        return folder, override(load(run / CONFIG), fields)
+
+    def cost(recipe: Recipe) -> RecipeFlops:
+        vocab_size = Corpus(folder, "train").manifest.vocab_size
+        return recipe_flops(recipe, vocab_size=vocab_size, convention="hardware")
+
+    if flops is not None:
+        asked = f"{flops:g} FLOPs"
+    else:
+        one = os.environ.get("WORLD_SIZE", "1") == "1"
+        need(one, "recipe=auto with train_minutes is for one process", "give flops=N")
+        # All are about as fast as the first one.
+        recipe = override(budgets[min(budgets)][0].load(), fields)
+        seconds = 60 * (minutes or 0.0)
+        per_token, _ = probe(folder, run, recipe, limit_s=min(LONGEST_S, SHARE * seconds))
+        flops = MARGIN * seconds * cost(recipe).token / per_token
+        asked = f"{minutes:g} minutes (on this machine {flops:.2g} FLOPs)"
+    if not min(budgets) <= flops <= max(budgets):
+        nearest = min(budgets, key=lambda budget: abs(math.log(budget / flops)))
+        raise UserError(
+            f"recipe=auto: {asked} is outside the measured budgets, {min(budgets):g} to "
+            f"{max(budgets):g}. The nearest is flops={nearest:g}"
+        )
+    below = max(budget for budget in budgets if budget <= flops)
+    chosen, evidence = budgets[below]
+    changes, known = (
+        ", ".join(f"{name} {value}" for name, value in of.items())
+        for of in (chosen.changes, evidence)
+    )
+    say(f"recipe auto: {chosen.recipe} with {changes}; measured at {below:g} FLOPs: {known}")
+    recipe = override(chosen.load(), fields)
+    steps = round(recipe.train.max_steps * flops / cost(recipe).train)
+    return folder, override(recipe, {"max_steps": steps})

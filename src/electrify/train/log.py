@@ -1,5 +1,6 @@
 """The record of a run: metrics.jsonl, with one JSON object per line; TensorBoard and Weights &
-Biases, which show the same numbers; and the sums of the metrics between two lines.
+Biases, which show the same numbers; and what is in a line: sums of metrics, and how fast the run
+is, in tokens and FLOPs per second and as a share of the machine's peak rate (MFU).
 
 Every record is {"kind": "train" | "valid" | "event", "step": ..., ...}. The log of a run that was
 interrupted and resumed equals that of an uninterrupted one, except for events and for fields that
@@ -11,9 +12,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,6 +28,7 @@ from ..recipe import Recipe, values_of
 from ..terms import Terms
 from . import BOARD, METRICS, WANDB
 from .dist import sum_across
+from .machine import peak_memory_bytes
 
 
 class MetricsLog:
@@ -221,3 +224,70 @@ class MetricSums:
 
     def means(self) -> dict[str, float]:
         return {name: total / count for name, (total, count) in self.save().items() if count > 0}
+
+
+# ------------------------------------------------------------------ rates
+
+
+class Meter:
+    """Counts over all legs of a run (a leg is one start of the command). flops: gives the FLOPs of
+    the run before an update."""
+
+    def __init__(self, device: torch.device, *, flops: Callable[[int], float]) -> None:
+        self.device = device
+        self.flops = flops
+        self.seconds_before = 0.0  # in earlier legs
+        self.start(step=0, tokens=0)
+
+    def start(self, *, step: int, tokens: int, peak: float = math.inf) -> None:
+        """Begins to measure now, after that many updates and tokens. peak: the most FLOP/s that all
+        devices together can do."""
+        self.peak = peak
+        self._began = time.monotonic()
+        self.begin_line(step=step, tokens=tokens)
+
+    def begin_line(self, *, step: int, tokens: int) -> None:
+        """The next line counts from here. If the run has gone back, the time that it used still
+        counts."""
+        self._line = (step, tokens)
+        self._line_began = time.monotonic()
+
+    def seconds(self) -> float:
+        """Wall time of the run."""
+        return self.seconds_before + time.monotonic() - self._began
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Time spent inside (a validation, a checkpoint) counts for the run but not for its
+        rate."""
+        began = time.monotonic()
+        yield
+        self._line_began += time.monotonic() - began
+
+    def line(self, *, step: int, tokens: int) -> dict[str, Any]:
+        """The fields of a log line. Rates are those of the updates since the last line."""
+        step_before, tokens_before = self._line
+        worked = max(time.monotonic() - self._line_began, 1e-9)
+        self.begin_line(step=step, tokens=tokens)
+        more = tokens - tokens_before
+        flops = self.flops(step) - self.flops(step_before)
+        return {
+            "flops": self.flops(step),
+            "seconds": self.seconds(),
+            "tokens_per_s": more / worked,
+            "flops_per_s": flops / worked,
+            "mfu": flops / worked / self.peak,
+            "peak_memory_bytes": peak_memory_bytes(self.device),
+        }
+
+
+def shown_rate(line: dict[str, Any]) -> str:
+    """`20.6 k tokens/s, 155 GFLOP/s (34 % of peak)`."""
+    flops = line["flops_per_s"]
+    scale, unit = next(
+        (s, u) for s, u in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (0, "M")) if flops >= s
+    )
+    return (
+        f"{line['tokens_per_s'] / 1e3:.1f} k tokens/s, {flops / (scale or 1e6):.3g} {unit}FLOP/s "
+        f"({100 * line['mfu']:.0f} % of peak)"
+    )

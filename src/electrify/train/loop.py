@@ -8,9 +8,9 @@ import math
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -23,19 +23,22 @@ from ..flop_counts import flops_before, flops_of_periods
 from ..model.encoder import Encoder, encoders_of, for_rows
 from ..objectives.metrics import summarise
 from ..objectives.objective import Objective, Step
+from ..process import Stop
 from ..progress import Progress
 from ..terms import Term, Terms, weighted
 from ..tokens import Tokens
 from . import checkpoint
-from .dist import any_across, at_home, averaging, is_sharded, place, sum_across, together
+from .dist import any_across, averaging, is_sharded, no_sync, place, sum_across, together
 from .graphs import Batch, Done, Graphs, on_device
 from .guard import BEGIN_ANEW, Verdict
-from .log import MetricsLog, MetricSums, numbers_of
-from .meter import machine_peak, shown_rate
+from .log import MetricsLog, MetricSums, numbers_of, shown_rate
+from .machine import machine_peak
 from .monitor import Monitor
 from .optim import beta2_of, clip, clip_groups, scheduled
-from .signals import Stop
-from .state import Job, RunState, TrainingData
+from .state import RunState
+
+if TYPE_CHECKING:
+    from .job import Job, TrainingData
 
 # "valid": validation masks do not depend on the run's seed, so that runs are compared on the same
 # task.
@@ -152,9 +155,8 @@ class Run:
             optim=settings.optim,
         )
         monitor = Monitor(job.recipe, data.unigram_entropy)
-        self.state = RunState(
-            self.objective, job, discriminator=discriminator, monitor=monitor, flops=self.flops
-        )
+        how: dict[str, Any] = {"discriminator": discriminator, "monitor": monitor}
+        self.state = RunState(self.objective, settings, job.world, **how, flops=self.flops)
         self.clipped = clip_groups(self.state.named, discriminator, apart=settings.clip == "apart")
         if self.graphs:
             self.rates_as_tensors()
@@ -259,7 +261,7 @@ class Run:
         total = torch.zeros((), device=device)
         for k, (tokens, plan) in enumerate(parts):
             last = k == len(parts) - 1
-            with nullcontext() if last else at_home(self.module):
+            with nullcontext() if last else no_sync(self.module):
                 with torch.autocast(device.type, torch.bfloat16, enabled=bool(self.settings.bf16)):
                     loss, names, numbers_N2 = self.module(tokens, plan, counts)
                 # Gradients are averaged over the ranks, but we need their sum.
@@ -317,7 +319,7 @@ class Run:
             self.go_back(behind=refused[-1])
             log.rewind(self.step)
         for v, batch in zip(verdicts, at, strict=True):
-            happened = "trained on; --spike skip leaves such updates out"
+            happened = "trained on; spike=skip leaves such updates out"
             if v.refused:
                 allowed = f"{guard.refused[v.kind]} so far, {guard.limits[v.kind]} allowed"
                 happened = f"left out ({allowed})"
@@ -341,10 +343,9 @@ class Run:
         sum_across([number])
         step = int(number)
         if not step:
-            flag = behind.kind.replace("_", "-")
             raise UserError(
                 f"{behind.text} and there is no checkpoint yet to go back to, so the run stopped; "
-                f"the same command with --{flag} skip leaves such updates out, or {BEGIN_ANEW}"
+                f"the same run with {behind.kind}=skip leaves such updates out, or {BEGIN_ANEW}"
             )
         with together():
             path = checkpoint.folder_of(folder, step)
@@ -519,13 +520,10 @@ class Run:
 def phase_numbers(encoder: Encoder) -> dict[str, float]:
     """The numbers of an encoder's shape that differ between phases, with their values in this one;
     none in a run whose encoder stays as it is."""
-    last, others = encoder.last_shape, encoder.shapes_by_rows.values()
-    names = [f.name for f in fields(last)]
-    return {
-        name: getattr(encoder.shape, name)
-        for name in names
-        if any(getattr(shape, name) != getattr(last, name) for shape in others)
-    }
+    last = vars(encoder.last_shape)
+    shapes = encoder.shapes_by_rows.values()
+    odd = {name for shape in shapes for name, value in vars(shape).items() if value != last[name]}
+    return {name: getattr(encoder.shape, name) for name in last if name in odd}
 
 
 def shown(validation: dict[str, float], *, losses: Iterable[str]) -> dict[str, float]:

@@ -1,9 +1,10 @@
-"""The machine: which device computes and in which precision, how many threads, what memory there
-is. Nothing here names the host or one of its folders."""
+"""The machine: which device computes, in which precision and how fast at most, how many threads,
+what memory there is. Nothing here names the host or one of its folders."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import platform
 import re
@@ -22,9 +23,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch.nn import functional as F
 
-from ..cores import cores, thread_count
 from ..errors import UserError
+from ..files import write
+from ..process import cores, thread_count
 from ..progress import say
 from ..recipe import Recipe, override
 from .dist import World, any_across
@@ -86,7 +89,7 @@ def with_machine(recipe: Recipe, world: World, begun: Mapping[str, Any]) -> Reci
     if recipe.train.bf16 and not fast:
         world.say(
             f"this {'processor' if device.type == 'cpu' else 'device'} emulates bfloat16, "
-            "which is slow; a run that begins with --bf16 false is many times as fast here"
+            "which is slow; a run that begins with bf16=false is many times as fast here"
         )
     return recipe
 
@@ -146,10 +149,7 @@ def git_commit() -> str | None:
 
 # Longer than a scheduler's time slice; otherwise the first slice would decide the result.
 TURN_S = 0.08
-# At most this many rounds, and only as many as begin within BUDGET_S: on a busy machine one pass
-# may take half a second.
-ROUNDS = 5
-BUDGET_S = 1.0
+BUDGET_S = 1.0  # in which the last round begins: on a busy machine one pass may take half a second
 GAIN = 1.05  # the least gain of one more thread; with less, the core is left to others
 FLOPS = 5e9  # of one pass, which takes 10 to 25 ms of a core
 # As in the tiny recipes: the tokens of a row, and the width of an attention head.
@@ -180,9 +180,9 @@ def choose(
     earlier: object = None,
     processes: int = 1,
 ) -> Threads:
-    """Chooses the threads of a run, and reports a measurement. given: --threads; earlier: the
-    number that a continued run has used so far, if any. The order of sums depends on the number, so
-    a run changes it only if the user says so.
+    """Chooses the threads of a run, and reports a measurement. given: the option `threads`;
+    earlier: the number that a continued run has used so far, if any. The order of sums depends on
+    the number, so a run changes it only if the user says so.
 
     In this order: what the user asked for, up to the cores; what the environment says
     (OMP_NUM_THREADS), or torch's own number on a GPU or with several processes; what the run has
@@ -201,7 +201,7 @@ def choose(
     if own == 1:
         return Threads(own, "own")
     numbers = sorted({2**k for k in range(own.bit_length())} | {own})
-    speeds = measured(numbers, width=width, tokens=tokens, bf16=bf16)
+    speeds = thread_speeds(numbers, width=width, tokens=tokens, bf16=bf16)
     number = fewest_fast(speeds)
     others = ", ".join(f"{n} threads {speed:.2f}" for n, speed in speeds.items() if n > 1)
     used = f"{number} thread{'s' * (number > 1)}"
@@ -229,7 +229,7 @@ def fewest_fast(speeds: dict[int, float]) -> int:
     return best
 
 
-def measured(numbers: list[int], *, width: int, tokens: int, bf16: bool) -> dict[int, float]:
+def thread_speeds(numbers: list[int], *, width: int, tokens: int, bf16: bool) -> dict[int, float]:
     """The speed of each number of threads relative to one thread, for passes through a Transformer
     layer of this width, forward and backward: it has the mix of matrix products and small
     operations of a training step. The numbers are measured in turns; the result is the median of
@@ -256,16 +256,72 @@ def measured(numbers: list[int], *, width: int, tokens: int, bf16: bool) -> dict
 
     timers = {n: Timer("f()", globals={"f": one_pass}, num_threads=n) for n in numbers}
     seconds: dict[int, list[float]] = {number: [] for number in numbers}
-    began = time.perf_counter()
-    for k in range(ROUNDS):
-        if k and time.perf_counter() - began > BUDGET_S:
-            break
-        for number in numbers[:: 1 if k % 2 == 0 else -1]:
+    end = time.perf_counter() + BUDGET_S
+    while not seconds[1] or time.perf_counter() < end:
+        for number in numbers:
             seconds[number].append(timers[number].blocked_autorange(min_run_time=TURN_S).mean)
+        numbers = numbers[::-1]
     return {
         n: round(statistics.median(o / s for o, s in zip(seconds[1], its, strict=True)), 3)
         for n, its in seconds.items()
     }
+
+
+# ---------------------------------------------------------------------------- the peak rate
+
+SIZES = {"cpu": (512, 1024, 2048), "cuda": (4096, 8192)}
+
+
+def measure_peak(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.25) -> float:
+    """FLOP/s of the fastest of some square matrix products in `dtype`, with the threads that torch
+    has now. Each size is measured for `seconds`.
+
+    This is what the machine reaches at this moment; other processes on the cores lower it.
+    """
+    return max(_rate(size, device, dtype, seconds) for size in SIZES[device.type])
+
+
+@torch.inference_mode()
+def _rate(size: int, device: torch.device, dtype: torch.dtype, seconds: float) -> float:
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    F.linear(a, b)  # the first product selects and builds its kernel
+    repeats, best, end = 10 if device.type == "cuda" else 1, 0.0, time.perf_counter() + seconds
+    while True:
+        began = _now(device)
+        for _ in range(repeats):
+            F.linear(a, b)
+        now = _now(device)
+        best = max(best, repeats * 2.0 * size**3 / (now - began))
+        if now > end:
+            return best
+
+
+def _now(device: torch.device) -> float:
+    """The time at which the device has done everything."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def machine_peak(device: torch.device, dtype: torch.dtype) -> float:
+    """The result of `measure_peak` for each processor, dtype, number of threads and version of
+    torch, afterwards read from the user's cache folder. On a CPU it is measured again if a short
+    look shows more: other processes were busy before."""
+    key = (
+        f"{device_name(device)}, {device.type}, {str(dtype).removeprefix('torch.')}, "
+        f"{torch.get_num_threads()} threads, torch {torch.__version__}"
+    )
+    cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    file = Path(os.environ.get("ELECTRIFY_CACHE") or Path(cache) / "electrify") / "peak.json"
+    known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    had = known.get(key, 0.0)
+    looks = _rate(SIZES["cpu"][0], device, dtype, 0.05) if device.type == "cpu" else 0.0
+    if not had or looks > had:
+        known[key] = max(measure_peak(device, dtype), had)
+        with suppress(OSError):  # a user without a home, as in containers
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write(file, json.dumps(known, indent=1) + "\n")
+    return known[key]
 
 
 # ---------------------------------------------------------------------------- memory

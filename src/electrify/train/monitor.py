@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,11 +28,11 @@ LOCAL_GRACE_TOKENS = 500_000
 # Repeating a corpus gains next to nothing after about 40 times (Muennighoff et al. 2023, "Scaling
 # data-constrained language models").
 MAX_EPOCHS = 40
-MORE_TEXT = "use more text or a smaller --max-steps"
+MORE_TEXT = "use more text or a smaller max_steps"
 NO_CONTEXT = (
-    "it does not use the context; try --init local, a longer warm-up or another --learning-rate"
+    "it does not use the context; try init=local, a longer warm-up or another learning_rate"
 )
-ONE_ANSWER = "look at what replaces the tokens first, then try another --learning-rate"
+ONE_ANSWER = "look at what replaces the tokens first, then try another learning_rate"
 # Losses of language models on tokens that they could not see in their input.
 BLIND = {
     "_loss_masked": " on [MASK]",
@@ -71,7 +71,7 @@ class Monitor:
     def __init__(self, recipe: Recipe, unigram_entropy: float) -> None:
         tokens_before = phases_of(recipe).slots
         self.unigram_entropy = unigram_entropy
-        self.untaught = untaught(recipe)
+        self.untaught = tuple(f"{name}_" for name in untaught(recipe))
         # Nothing is expected while the learning rate still rises, nor of detection before a head
         # has been asked for it.
         self.grace_tokens = max(GRACE_TOKENS, tokens_before(recipe.train.warmup_steps))
@@ -89,8 +89,11 @@ class Monitor:
         "*_replaced" (the share of the replaced tokens that was found; the share of tokens that was
         replaced). Fields that are missing are not judged.
         """
-        judged = self._judged(record)
-        return [trouble for key, bad, trouble in judged if self._is_new(key, bad)]
+        judged = list(self._judged(record))
+        new = [trouble for key, bad, trouble in judged if bad and key not in self._in_trouble]
+        self._in_trouble -= {key for key, bad, _ in judged if not bad}
+        self._in_trouble |= {key for key, bad, _ in judged if bad}
+        return new
 
     def _judged(self, record: Mapping[str, Any]) -> Iterator[tuple[str, bool, Trouble]]:
         """Each trouble that the record could show, with its key, and whether it is there."""
@@ -104,7 +107,7 @@ class Monitor:
             return
         after = f"after {tokens / 1e6:.1f} M tokens"
         for name, value in record.items():
-            if is_about(name, self.untaught):
+            if f"{name}_".startswith(self.untaught):
                 continue
             if _is_blind(name, record):
                 subject, entropy = name.split("_loss_")[0], self.unigram_entropy
@@ -126,12 +129,6 @@ class Monitor:
                     fact += f"{share:.1%} of the {others} ones)"
                     yield key, share < MIN_RECALL, Trouble(f"all_{every}", fact, ONE_ANSWER)
 
-    def _is_new(self, key: str, bad: bool) -> bool:
-        """Whether a trouble is there that was not there before."""
-        new = bad and key not in self._in_trouble
-        (self._in_trouble.add if bad else self._in_trouble.discard)(key)
-        return new
-
     def state(self) -> list[str]:
         """The warnings already given, for the checkpoint, so that a resumed run does not repeat
         them."""
@@ -150,12 +147,6 @@ def untaught(recipe: Recipe) -> set[str]:
         idle.add("generator")
     parts = recipe.objective.row.parts
     return idle | {part for part, loss in parts.items() if loss in idle}
-
-
-def is_about(metric: str, names: Collection[str]) -> bool:
-    """Whether a metric is about one of these losses or parts: `generator_loss_masked` is about
-    `generator`."""
-    return any(metric == name or metric.startswith(f"{name}_") for name in names)
 
 
 def _is_blind(name: str, record: Mapping[str, Any]) -> bool:

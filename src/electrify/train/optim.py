@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..model.costs import NEWTON_SCHULZ
 from ..recipe import Train
-from .dist import like, whole
+from .dist import placed_as, whole
 
 # A number of updates after which the bias corrections are exactly 1, also in float32, and which
 # does not change in float32 when 1 is added.
@@ -181,7 +181,7 @@ def load_optimizer_tensors(
         name, slot = key.rsplit(".", 1)
         p = named[name]
         # Fused AdamW keeps its step counter on the parameter's device, whole.
-        optimizer.state[p][slot] = t.to(p.device, copy=True) if slot == "step" else like(p, t)
+        optimizer.state[p][slot] = t.to(p.device, copy=True) if slot == "step" else placed_as(p, t)
 
 
 def factor(

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import UserError
+from ..process import status_of_stop
 from ..progress import say, show
 from ..recipe import SECTION_OF, Recipe, load, override
 from ..values import Hidden, Options, Positional, Positive
-from .signals import status_of_stop
 
 if TYPE_CHECKING:
     from .run import Result
@@ -63,7 +63,7 @@ class Pretrain(Options):
         """Raises UserError."""
         data, recipe, run = self.data, self.resolved(), Path(self.output_dir)
 
-        from .auto import auto
+        from .length import auto
         from .run import pretrain
 
         if self.recipe == AUTO:

@@ -18,10 +18,11 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from ..architectures import architecture_named
 from ..build import Built
 from ..draws import hashed
 from ..errors import UserError, must_have, need
@@ -32,10 +33,11 @@ from ..rules import cautions, check
 from ..tables import DISCRIMINATOR
 from ..text.corpus import TOKENIZER, is_prepared, prepared, verify
 from ..text.report import NONE_HELD_OUT
-from . import CONFIG, FACTS, GENERATOR_STAGE, WANDB, checkpoint, dist
+from . import CONFIG, FACTS, GENERATOR_STAGE, WANDB, checkpoint, dist, machine
 from .job import (
     SPLIT,
-    Setup,
+    Job,
+    TrainingData,
     assembled,
     facts_of,
     identity_of,
@@ -43,19 +45,11 @@ from .job import (
     split_batch,
     threads_of,
 )
-from .length import in_time, with_shorter_warmup
+from .length import with_shorter_warmup, with_updates_for
 from .log import MetricsLog, begin_log
 from .loop import Result, Run
-from .machine import (
-    Threads,
-    computing_with,
-    describe,
-    keep_memory,
-    pick_device,
-    with_machine,
-)
-from .start import GENERATOR, starts_of, with_shapes
-from .state import Job, conditions_of
+from .start import starts_of, with_shapes
+from .state import conditions_of
 
 Resume = Literal["auto", "never", "must"]
 VERIFIED_BYTES = 4 << 30  # of token shards, verified at every start in two or three seconds
@@ -97,78 +91,76 @@ def pretrain(
         Unfinished: if another process of the run is lost.
     """
     given = frozenset(given)
-    check(recipe, given)
-    if train_minutes is not None and recipe.train.generator_steps:
-        raise UserError("train_minutes is for runs of one stage, without generator_steps")
     t, folder = recipe.train, Path(output_dir)
+    check(recipe, given)
+    if train_minutes is not None and t.generator_steps:
+        raise UserError("train_minutes is for runs of one stage, without generator_steps")
     if WANDB in t.report_to:
-        must_have("report_to wandb", WANDB, WANDB)
+        must_have("report_to=wandb", WANDB, WANDB)
     deadline = None if t.max_minutes is None else time.monotonic() + 60 * t.max_minutes
-    keep_memory()
-    with dist.joined(pick_device(t.device), timeout_s=t.ddp_timeout) as world:
+    machine.keep_memory()
+    with dist.joined(machine.pick_device(t.device), timeout_s=t.ddp_timeout) as world:
         with dist.together():
             must_be_free(folder, resume)
             earlier = facts_of(folder)
-            also = [folder / GENERATOR_STAGE, *([prefix.parent] if prefix else [])]
-            begun = earlier or next(filter(None, map(facts_of, also)), {})
+            others = [folder / GENERATOR_STAGE, *([prefix.parent] if prefix else [])]
+            begun = earlier or next(filter(None, map(facts_of, others)), {})
         recipe = with_shorter_warmup(recipe, given, world)
-        recipe = with_machine(recipe, world, begun.get("recipe", {}))
+        recipe = machine.with_machine(recipe, world, begun.get("recipe", {}))
         with dist.together():
             recipe, micro_rows = split_batch(recipe, world.size)
-            starts = starts_of(recipe)
             if not is_prepared(str(data)) and not begun:
                 with_shapes(recipe, {}, vocab_size=None)  # before hours of preparing
-            data = prepared(str(data), folder, tokenizer=next(iter(starts.values()), None))
+            start = next(iter(starts_of(recipe).values()), None)
+            data = prepared(str(data), folder, tokenizer=start)
             if world.is_main:
                 step = max(checkpoint.steps(folder), default=0)
                 verify(data, max_bytes=VERIFIED_BYTES, key=step)
-        more: dict[str, Any] = {"milestones": milestones, "prefix": prefix, "earlier": earlier}
-        job = Job(recipe, folder, world, micro_rows, data, starts, deadline=deadline, **more)
+        more: dict[str, Any] = {"milestones": milestones, "prefix": prefix, "deadline": deadline}
+        job = Job(recipe, folder, world, micro_rows, data, earlier, **more)
         if train_minutes is not None:
-            job = replace(job, recipe=in_time(job, train_minutes))
-        for note in notes(job, given, timed=train_minutes is not None):
+            job = replace(job, recipe=with_updates_for(job, train_minutes))
+        for note in notes(job, given):
             world.say(note)
-        return two_stages(job) if t.generator_steps else trained(set_up(job))
+        return two_stages(job) if t.generator_steps else run_in_folder(*set_up(job))
 
 
-def notes(job: Job, given: frozenset[str], *, timed: bool) -> Iterator[str]:
+def notes(job: Job, given: frozenset[str]) -> Iterator[str]:
     """What works and is probably not meant."""
     recipe = job.recipe
-    yield from cautions(recipe, "train_minutes" if timed else "max_steps")
+    yield from cautions(recipe)
     width = recipe.model.hidden_size
     if job.world.device.type == "cpu" and width > WIDEST_ON_CPU:
         yield f"note: hidden_size {width} is slow on a CPU. See `electrify recipes`"
     if given & {"train_batch_size", *SPLIT} == {"per_device_train_batch_size"}:
         rows = recipe.train.train_batch_size
         yield f"note: train_batch_size is {rows}; per_device_train_batch_size only cuts it"
+    own = architecture_named(recipe.model.architecture, recipe.model.options)
+    shape = {field.name for field in fields(own.shape_type)}
+    for name in sorted(given & shape) if recipe.train.init_discriminator else ():
+        yield f"note: {name} has no effect, because init_discriminator sets the shape"
 
 
 def two_stages(job: Job) -> Result:
     """Trains the generator as a run of its own in RUN/generator-stage, then does the run that
     starts from it (2003.10555 section 3.2). Both are ordinary runs: each resumes, and each refuses
     the folder of another recipe."""
-    need(
-        job.prefix is None, "a run of two stages starts from the generator of its first, no prefix"
-    )
-    stage = job.folder / GENERATOR_STAGE
-    starts = dict(job.starts) | {GENERATOR: str(stage / DISCRIMINATOR)}
-    if job.recipe.train.discriminator_start == "generator":
-        starts[DISCRIMINATOR] = starts[GENERATOR]
-    second = set_up(replace(job, starts=starts))
+    second, data = set_up(job)
     if job.earlier:  # its checkpoints hold the generator
-        return trained(second)
+        return run_in_folder(second, data)
+    stage = job.folder / GENERATOR_STAGE
     with dist.together():
         earlier = facts_of(stage)
-    its = {"folder": stage, "recipe": first_stage(second.job.recipe), "starts": {}}
-    first = set_up(replace(job, earlier=earlier, milestones=frozenset(), **its))
-    with claimed(second):
-        updates = first.job.recipe.train.max_steps
+    own = {"recipe": first_stage(second.recipe), "earlier": earlier, "milestones": frozenset()}
+    first = set_up(replace(job, folder=stage, **own))
+    with claimed(second, data):
+        updates = second.recipe.train.generator_steps
         job.world.say(f"first stage: {updates:,} updates of the generator alone, in {stage}")
-        result = trained(first)
+        result = run_in_folder(*first)
         if result.signalled or not result.finished:  # perhaps in its last update or save
             return replace(result, finished=False, exported={})
         job.world.say("second stage: the discriminator, against that generator")
-        return train_run(second)
+        return train_run(second, data)
 
 
 def first_stage(recipe: Recipe) -> Recipe:
@@ -185,36 +177,36 @@ def first_stage(recipe: Recipe) -> Recipe:
     return stage
 
 
-def trained(setup: Setup) -> Result:
-    """The run in its folder, which it holds meanwhile."""
-    with claimed(setup):
-        return train_run(setup)
+def run_in_folder(job: Job, data: TrainingData) -> Result:
+    """Holds the folder while it does the run."""
+    with claimed(job, data):
+        return train_run(job, data)
 
 
-def train_run(setup: Setup) -> Result:
+def train_run(job: Job, data: TrainingData) -> Result:
     """Trains into a folder that is claimed, or continues the run that is there, and exports."""
-    job, corpus = setup.job, setup.corpus
     recipe, folder, world = job.recipe, job.folder, job.world
     with dist.together():
         found = checkpoint.newest(folder)
         need(
             found is not None or not job.earlier,
             f"{folder} has checkpoints and none of them is whole",
-            "choose another --output-dir, or remove them to begin anew",
+            "choose another output_dir, or remove them to begin anew",
         )
         if not job.earlier and job.prefix:
             found = job.prefix, *checkpoint.load(job.prefix)
         tensors, state = found[1:] if found else ({}, {"step": None, "conditions": {}})
         step = state["step"]
     # Hosts may see one folder under several names.
-    dist.same_across(f"{corpus.manifest.fingerprint} {step}", what="corpus and newest checkpoint")
+    fingerprint = data.corpus.manifest.fingerprint
+    dist.same_across(f"{fingerprint} {step}", what="corpus and newest checkpoint")
     threads = threads_of(job, state["conditions"].get("threads"))
-    with computing_with(threads):
-        run, built = assembled(setup, fresh=not tensors)
-        facts = job.earlier or all_facts(setup, built, threads, run)
+    with machine.computing_with(threads):
+        run, built = assembled(job, data, fresh=not tensors)
+        facts = job.earlier or all_facts(run, built, threads)
         with dist.together():
             if world.is_main and not job.earlier:
-                begin(setup, facts)
+                begin(run, facts)
                 if job.prefix:
                     begin_log(folder, prefix=job.prefix.parent, step=step)
         if tensors:
@@ -241,43 +233,41 @@ def must_be_free(folder: Path, resume: Resume) -> None:
     """Raises UserError if the folder already shows that the run cannot go there."""
     must_be_ours(folder, FACTS)
     begun = bool(checkpoint.steps(folder))
-    if resume == "never" and (folder / FACTS).exists():
-        raise UserError(
-            f"{folder} holds another run",
-            "choose another --output-dir, or continue it with --resume auto",
-        )
+    need(
+        resume != "never" or not (folder / FACTS).exists(),
+        f"{folder} holds another run",
+        "choose another output_dir, or continue it with resume=auto",
+    )
     need(
         resume != "must" or begun or bool(checkpoint.steps(folder / GENERATOR_STAGE)),
-        f"--resume must: {folder} has no checkpoint",
-        "start the run with --resume auto",
+        f"resume=must: {folder} has no checkpoint",
+        "start the run with resume=auto",
     )
-    if (folder / DISCRIMINATOR).exists() and not begun:
-        raise UserError(
-            f"{folder} holds a finished run whose checkpoints are gone",
-            "choose another --output-dir",
-        )
+    need(
+        begun or not (folder / DISCRIMINATOR).exists(),
+        f"{folder} holds a finished run whose checkpoints are gone",
+        "choose another output_dir",
+    )
 
 
 @contextmanager
-def claimed(setup: Setup) -> Iterator[None]:
+def claimed(job: Job, data: TrainingData) -> Iterator[None]:
     """Holds the run's folder for this group of processes, and writes first what tells whose it
     is."""
-    job = setup.job
     with ExitStack() as held:
         with dist.together():
             if job.world.is_main:
                 held.enter_context(claim(job.folder, FACTS))
                 if not job.earlier:
-                    write_facts(job.folder, identity_of(job.recipe, setup.corpus))
+                    write_facts(job.folder, identity_of(job.recipe, data.corpus))
         yield
 
 
-def all_facts(setup: Setup, built: Built, threads: Threads, run: Run) -> dict[str, Any]:
+def all_facts(run: Run, built: Built, threads: machine.Threads) -> dict[str, Any]:
     """run.json: what the run is, and what it was made with and on."""
-    job, corpus = setup.job, setup.corpus
-    m = corpus.manifest
-    facts = identity_of(job.recipe, corpus) | {
-        "machine": describe(job.world.device),
+    m = run.data.corpus.manifest
+    facts = identity_of(run.job.recipe, run.data.corpus) | {
+        "machine": machine.describe(run.world.device),
         "architecture": built.discriminator.architecture.name,
         "shapes": {name: asdict(model.encoder.shape) for name, model in built.exports.items()},
         "vocab_size": m.vocab_size,
@@ -295,14 +285,14 @@ def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
     write(folder / FACTS, json.dumps(facts, indent=1, sort_keys=True) + "\n")
 
 
-def begin(setup: Setup, facts: Mapping[str, Any]) -> None:
+def begin(run: Run, facts: Mapping[str, Any]) -> None:
     """Writes what a run has at its head: what ran, and enough to export without DATA."""
-    job = setup.job
+    job = run.job
     write_facts(job.folder, facts)
     with written(job.folder / TOKENIZER) as part:
         part.mkdir()
         for name in facts["tokenizer_files"]:
-            shutil.copyfile(setup.corpus.folder / TOKENIZER / name, part / name)
+            shutil.copyfile(run.data.corpus.folder / TOKENIZER / name, part / name)
     # Folders as paths relative to the run, so that config.yaml names none of this machine.
     near = {}
     for name, start in starts_of(job.recipe).items():
@@ -334,11 +324,8 @@ def announcement(run: Run, then: Mapping[str, Any], *, parameters: int) -> Itera
         f"{p.batch_rows} x {p.row_length}" + f" from step {p.first:,}" * (p.first > 0)
         for p in loader.phases.all
     )
-    yield (
-        f"{parameters / 1e6:.1f} M parameters, {rows}, batches of {batches}, {steps:,} steps = "
-        f"{loader.epoch(steps):.1f} epochs"
-        + f", continuing after step {run.step:,}"
-        * (run.step > 0)
-    )
+    epochs = f"{steps:,} steps = {loader.epoch(steps):.1f} epochs"
+    goes_on = f", continuing after step {run.step:,}" * (run.step > 0)
+    yield f"{parameters / 1e6:.1f} M parameters, {rows}, batches of {batches}, {epochs}{goes_on}"
     if run.settings.eval_steps and not run.data.validated(run.settings.eval_rows):
         yield f"warning: nothing is validated: {NONE_HELD_OUT}"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,20 +20,19 @@ from torch import Tensor
 
 from ..architectures import architecture_named
 from ..architectures.architecture import ExportedModel
-from ..architectures.keys import KeyMismatchError, KeyTable, to_ours, without_tied
+from ..architectures.keys import KeyMismatchError, Row, to_ours, without_tied
 from ..build import Built, Vocabulary, build, discriminator_shape, generator_shape
 from ..data.cooccurrence import word_vectors
 from ..data.phases import phases_of
-from ..errors import UserError, need
+from ..errors import UserError, failing_as, need
 from ..exporting.loading import computing_plainly, loaded, quiet, read_config
-from ..exporting.places import check_place, metadata_of
+from ..exporting.places import check_place
 from ..files import sha256, text_hash
 from ..hub import at_commit
-from ..model.embeddings import DisentangledWords
-from ..model.shape import Shape
+from ..model.embeddings import DisentangledWords, Shape
 from ..progress import say
 from ..recipe import SECTION_OF, Model, Recipe, override
-from ..rules import POSITIONS, check, extending, limit
+from ..rules import POSITIONS, check, extending
 from ..tables import DISCRIMINATOR, row_of
 from ..text.corpus import TOKENIZER, Corpus
 from ..text.tokenizer import VOCABULARY_FILES, load_tokenizer, word_edges
@@ -78,13 +77,11 @@ def config_in(start: str, architecture: str) -> Any:
     """The library's configuration of a start, if our encoder of this architecture computes the
     same. Raises UserError otherwise."""
     check_place(start)
-    config = read_config(start)
-    known, *others = row_of("architecture", architecture).model_types
-    also = f" (or {', '.join(others)})" if others else ""
+    config, known = read_config(start), row_of("architecture", architecture).model_types
     need(
-        config.model_type in (known, *others),
-        f"{start} is a model of type {config.model_type!r}; a run with --architecture "
-        f"{architecture} starts from {known}{also} only",
+        config.model_type in known,
+        f"{start} is a model of type {config.model_type!r}; a run with architecture={architecture} "
+        f"starts from {' or '.join(known)} only",
     )
     own = architecture_named(architecture)
     own.must_compute_the_same(start, config)
@@ -104,26 +101,21 @@ def has_words(start: str) -> bool:
 
 
 def must_know_the_words(start: str, tokenizer: Path) -> None:
-    """Raises UserError if the tokenizer of `start` gives words other ids than the corpus's. One
-    that is missing is accepted, and so is one that cannot be loaded, which is reported."""
+    """Raises UserError if the tokenizer of `start` gives words other ids than the corpus's, or
+    cannot be loaded. A folder may have none."""
     from transformers import AutoTokenizer
 
     if not has_words(start):
         return  # transformers would invent an empty one
-    try:
-        with quiet():
-            theirs = AutoTokenizer.from_pretrained(start, trust_remote_code=False).get_vocab()
-    except (OSError, ValueError, KeyError) as e:
-        why = f"its tokenizer cannot be loaded ({' '.join(str(e).split())[:200]})"
-        say(f"warning: {start}: {why}, so its words were not compared with the corpus's")
-        return
+    with quiet(), failing_as(f"{start}: its tokenizer cannot be loaded"):
+        theirs = AutoTokenizer.from_pretrained(start, trust_remote_code=False).get_vocab()
     ours = load_tokenizer(tokenizer).get_vocab()
     odd = sorted(word for word in theirs.keys() | ours.keys() if theirs.get(word) != ours.get(word))
     if odd:
         raise UserError(
             f"{start} knows other words than the corpus ({len(odd)} differ, {odd[0]!r} is "
             f"{theirs.get(odd[0])} there, {ours.get(odd[0])} here)",
-            f"prepare the corpus with `--tokenizer {start}`, or start from another folder",
+            f"prepare the corpus with tokenizer={start}, or start from another folder",
         )
 
 
@@ -131,18 +123,17 @@ def must_know_the_words(start: str, tokenizer: Path) -> None:
 
 
 def shape_in(start: str, model: Model, vocab_size: int | None) -> Shape:
-    """The shape of the encoder in a folder, as the recipe extends it. vocab_size: that of the
-    corpus, if there is one. Raises UserError."""
+    """The shape of the encoder in a folder, for a corpus of `vocab_size`, if there is one. Raises
+    UserError."""
     own = architecture_named(model.architecture, model.options)
     shape = own.shape_of(config_in(start, model.architecture))
-    if vocab_size is not None and vocab_size != shape.vocab_size:
-        need(
-            shape.vocab_size >= vocab_size and has_words(start),
-            f"{start} has a vocabulary of {shape.vocab_size}, the corpus one of {vocab_size}",
-            f"prepare the corpus with `--tokenizer {start}`, or start from another folder",
-        )
-        shape = replace(shape, vocab_size=vocab_size)
-    return shape
+    words = vocab_size or shape.vocab_size
+    need(
+        words == shape.vocab_size or (words < shape.vocab_size and has_words(start)),
+        f"{start} has a vocabulary of {shape.vocab_size}, the corpus one of {words}",
+        f"prepare the corpus with tokenizer={start}, or start from another folder",
+    )
+    return replace(shape, vocab_size=words)
 
 
 def with_shapes(
@@ -155,87 +146,49 @@ def with_shapes(
     of the corpus; None before there is one. Raises UserError for folders that do not fit.
     """
     own = architecture_named(recipe.model.architecture, recipe.model.options)
-    shapes = {name: own.shape_type(**numbers) for name, numbers in saved.items()}
+    known = {name: own.shape_type(**numbers) for name, numbers in saved.items()}
     starts = starts_of(recipe)
     if start := starts.get(DISCRIMINATOR):
-        shape = shapes.get(DISCRIMINATOR)
-        if shape is None:
-            shape = shape_in(start, recipe.model, vocab_size)
-            (name, longest), reads = limit(recipe), shape.max_position_embeddings
-            need(
-                longest >= reads,
-                f"{start}: {name} {longest} is less than the {reads} that it reads already",
-                "leave it out",
-            )
-            shape = own.extended(shape)
+        shape = known.get(DISCRIMINATOR)
+        shape = shape or own.extended(shape_in(start, recipe.model, vocab_size))
         must_hold_rows(recipe, shape, start)
         numbers = {n: v for n, v in vars(shape).items() if SECTION_OF.get(n) == "model"}
         recipe = override(recipe, numbers)
-        try:
-            # If another folder decides the generator's shape, generator_size is ignored.
-            check(override(recipe, {"generator_size": 1.0}) if GENERATOR in starts else recipe)
-        except UserError as e:
-            raise UserError(f"{e} (the shape is that of --init-discriminator {start})") from None
+        # If another folder decides the generator's shape, generator_size is ignored.
+        check(override(recipe, {"generator_size": 1.0}) if GENERATOR in starts else recipe)
     if not recipe.corruption.row.learned:
         return recipe, None
     start = starts.get(GENERATOR)
     if start is None:
         return recipe, generator_shape(recipe.model, vocab_size or 1)
-    discriminator = discriminator_shape(recipe.model, vocab_size or 1)
-    shape = shapes.get(GENERATOR)
+    shape, encoder = known.get(GENERATOR), discriminator_shape(recipe.model, vocab_size or 1)
     if shape is None:
         given = shape_in(start, recipe.model, vocab_size)
         shape = own.extended(given)
         if recipe.corruption.generator_training == "frozen":
             # It does not learn to read with other numbers than its folder's.
             shape = replace(given, max_position_embeddings=shape.max_position_embeddings)
-        words, segments = discriminator.vocab_size, discriminator.type_vocab_size
-        shape = replace(shape, vocab_size=words, type_vocab_size=segments)
-    must_hold_rows(recipe, shape, start, beside=discriminator.max_position_embeddings)
-    must_share(recipe, discriminator, shape, start)
+        same = ("vocab_size", "type_vocab_size")
+        shape = replace(shape, **{name: getattr(encoder, name) for name in same})
+    must_hold_rows(recipe, shape, start)
+    need(
+        recipe.model.tie != "all" or shape == encoder,
+        f"tie=all shares all of the encoder, and {start} has another shape",
+    )
     return recipe, shape
 
 
-def must_hold_rows(recipe: Recipe, shape: Shape, start: str, *, beside: int = 0) -> None:
-    """Raises UserError if the rows of the run are longer than the encoder of a folder reads.
-    beside: the positions of the discriminator beside it, which are not shortened."""
+def must_hold_rows(recipe: Recipe, shape: Shape, start: str) -> None:
+    """Raises UserError if the rows of the run are longer than the encoder of a folder reads."""
     longest, positions = max(phases_of(recipe).row_lengths), shape.max_position_embeddings
-    option = extending(recipe.model, POSITIONS)
     advice = "shorten the rows, or start from another folder"
-    t = recipe.train
-    if option and t.init_discriminator and not t.generator_steps:
-        advice = f"--{option.replace('_', '-')} {max(longest, beside)} reads on without new weights"
+    if option := extending(recipe.model, POSITIONS):
+        advice += f". {option}={longest} reads on without new weights"
     need(
         positions >= longest,
         f"rows of {longest} tokens (max_seq_length, seq_length_schedule) exceed the {positions} "
         f"positions of {start}",
         advice,
-    )
-
-
-SHARED = {"none": (), "tokens": ("embedding_size",), "gdes": ("embedding_size",)}
-"""The numbers of two networks that must agree for what `tie` shares: a word table, otherwise also a
-LayerNorm; of the whole encoder all but those that are extended."""
-
-
-def must_share(recipe: Recipe, discriminator: Shape, generator: Shape, start: str) -> None:
-    """Raises UserError if a generator from a folder differs from the encoder in a number of what
-    the two share."""
-    m = recipe.model
-    shared = SHARED.get(m.tie, ("embedding_size", "layer_norm_eps"))
-    ours, theirs = asdict(discriminator), asdict(generator)
-    if m.tie == "all":
-        shared = [name for name in ours if name not in m.row.extends.values()]
-    odd = [
-        f"{name} {theirs[name]} there, {ours[name]} in the encoder"
-        for name in shared
-        if theirs[name] != ours[name]
-    ]
-    need(
-        not odd,
-        f"--init-generator {start} cannot share with the encoder what --tie {m.tie} says "
-        f"({'; '.join(odd)})",
-        "give the encoder the same, or take --tie none",
     )
 
 
@@ -268,124 +221,91 @@ def starting_point(
         vectors=vectors if fresh and main else None,
         brought=starts,
     )
-    for line in _filled(built, recipe, starts) if fresh else ():
+    for line in fill_from(built, recipe, starts) if fresh else ():
         if main:
             say(line)
     return built
 
 
-def _filled(built: Built, recipe: Recipe, starts: Starts) -> Iterator[str]:
-    """Takes the weights of the folders. Yields lines about them."""
+def fill_from(built: Built, recipe: Recipe, starts: Starts) -> Iterator[str]:
+    """Takes the weights of the folders. Yields lines about them. Of what two networks share, the
+    discriminator's folder decides, so it comes last. A disentangled table is a difference from the
+    generator's, which must be there before."""
     words = built.discriminator.encoder.embeddings.words
     # With this folder alone, the generator begins with its words, too: to the bit if the table
     # below is empty when they are read.
     alone = isinstance(words, DisentangledWords) and set(starts) == {DISCRIMINATOR}
     if alone:
         torch.nn.init.zeros_(words.base.weight)
-    # A disentangled table is a difference from the generator's table, which must be loaded first.
-    order = (GENERATOR, DISCRIMINATOR) if recipe.model.tie == "gdes" else (DISCRIMINATOR, GENERATOR)
-    for name in (n for n in order if n in starts):
-        given = built.discriminator if name == GENERATOR and DISCRIMINATOR in starts else None
+    for name in (n for n in (GENERATOR, DISCRIMINATOR) if n in starts):
         learns = name == DISCRIMINATOR or recipe.corruption.generator_training != "frozen"
-        for line in load_model(
-            built.exports[name], starts[name], what=name, given=given, learns=learns
-        ):
+        for line in load_model(built.exports[name], starts[name], learns=learns):
             yield f"{name}: {starts[name]}: {line}"
     if alone:
         words.level()
-    if starts:
-        for name in sorted(built.exports.keys() - {*order}):
-            yield (
-                f"{name}: no folder is given for it; what it does not share starts with new values"
-            )
+    for name in sorted(built.exports.keys() - starts.keys()) if starts else ():
+        yield f"{name}: no folder is given for it; what it does not share starts with new values"
 
 
-def load_model(
-    own: ExportedModel,
-    start: str,
-    *,
-    what: str,
-    given: ExportedModel | None = None,
-    learns: bool = True,
-) -> list[str]:
+def load_model(own: ExportedModel, start: str, *, learns: bool = True) -> list[str]:
     """Fills a network of a run with the weights of a folder or Hub id (safetensors only). Returns
-    lines that say what was missing or left out. what: `discriminator` or `generator`.
+    lines that say what was missing or left out.
 
-    A head that the folder lacks keeps its initial values. given: the network that another folder
-    has already filled: what the two share stays as that folder left it. learns: False for a network
-    that stays as the folder leaves it, head and all. Raises UserError if the folder does not fit;
-    then nothing has been changed.
+    A head that the folder lacks keeps its initial values. learns: False for a generator that stays
+    as the folder leaves it, head and all. Raises UserError if the folder does not fit; then nothing
+    has been changed.
     """
     config = config_in(start, own.architecture.name)
     table = own.table(model_type=config.model_type)
     model, info = loaded(own.architecture.starting_class(table.name), start, config)
-    missing, extra = set(info["missing_keys"]), set(info["unexpected_keys"])
-    head = {name for row in table.head for name in row.theirs}
+    missing, extra = set(info["missing_keys"]), sorted(info["unexpected_keys"])
     if not own.architecture.has_head(config, own.head.kind):
-        missing |= head
-    lines = _what_is_missing(own, table, missing, start, what=what, learns=learns)
+        missing |= set(_names(table.head))
+    odd = _names(row for row in table.encoder if missing.intersection(row.theirs))
+    need(
+        not odd,
+        f"{start} lacks {len(odd)} weights of the encoder ({', '.join(odd[:1])}, ...): it is "
+        "damaged or of another architecture",
+    )
+    lines = []
+    if left := own.architecture.left_out(own.head.kind, missing):
+        lines.append(left)
+    lacks = _names(row for row in table.head if missing.intersection(row.theirs))
+    if lacks == _names(table.head):
+        lines.append("it has no weights of the head, which keeps its initial values")
+    elif lacks:
+        lines.append(f"it lacks {', '.join(lacks)}; they keep their initial values")
+    need(
+        learns or not lines,
+        f"{start}: {'; '.join(lines)}. A frozen generator learns none",
+        "take the generator/ folder of a run, or another masked language model",
+    )
     rows = [row for row in table.rows if not missing.intersection(row.theirs)]
-    wanted = {name for row in rows for name in row.theirs} | set(table.tied)
+    wanted = {*_names(rows), *table.tied}
     theirs = {name: t for name, t in model.state_dict().items() if name in wanted}
     try:
         new = to_ours(rows, without_tied(table, theirs))
     except KeyMismatchError as e:
-        raise UserError(f"--init-{what} {start} cannot be read: {e}") from e
+        raise UserError(f"{start} cannot be read: {e}") from e
     _fit_rows(new, own)
     mine = own.parameters()
     for name, t in new.items():
         need(
             mine[name].shape == t.shape,
-            f"--init-{what} {start}: {name} is {tuple(t.shape)} there, {tuple(mine[name].shape)} "
-            "here",
-            "if it is shared with the other network, choose --tie none",
+            f"{start}: {name} is {tuple(t.shape)} there, {tuple(mine[name].shape)} here",
+            "if it is shared with the other network, choose tie=none",
         )
-    theirs = {id(p) for p in given.parameters().values()} if given else set()
-    passed = [name for name in new if id(mine[name]) in theirs]
-    if own.fill({name: t for name, t in new.items() if name not in passed}):
+    if own.fill(new):
         lines.append("a head of another objective or form; ours keeps its initial values")
-    if passed:
-        lines.append(
-            f"its {len(passed)} weights that are shared with the discriminator are ignored: the "
-            "discriminator's folder decides them"
-        )
     if extra:
-        shown = f"{', '.join(sorted(extra)[:4])}{', ...' * (len(extra) > 4)}"
+        shown = f"{', '.join(extra[:4])}{', ...' * (len(extra) > 4)}"
         lines.append(f"ignored {len(extra)} weights without a place here ({shown})")
     return lines or ["every weight found and used"]
 
 
-def _what_is_missing(
-    own: ExportedModel, table: KeyTable, missing: set[str], start: str, *, what: str, learns: bool
-) -> list[str]:
-    """Lines about weights that the folder lacks. Raises UserError if the run cannot do without."""
-    encoder, head = (
-        sorted(name for row in rows if missing.intersection(row.theirs) for name in row.theirs)
-        for rows in (table.encoder, table.head)
-    )
-    need(
-        not encoder,
-        f"--init-{what} {start} lacks {len(encoder)} weights of the encoder "
-        f"({', '.join(encoder[:1])}, ...): it is damaged or of another architecture",
-    )
-    left = own.architecture.left_out(own.head.kind, missing)
-    chooses = metadata_of(start).get("logits") == "choice"
-    need(
-        learns or not left,
-        f"--init-{what} {start}: {left}; a frozen {what} does not learn to do without it",
-    )
-    need(
-        learns or not (head or chooses),
-        f"--init-{what} {start} has no head of a masked language model, and a frozen {what} "
-        "learns none",
-        "take the generator/ folder of a run, or another masked language model",
-    )
-    lines = [left] if left else []
-    if len(head) == sum(len(row.theirs) for row in table.head):
-        lines.append("it has no weights of the head, which keeps its initial values")
-    elif head:
-        lines.append(f"it lacks {', '.join(head)}; they keep their initial values")
-    return lines
+def _names(rows: Iterable[Row]) -> list[str]:
+    """The library's names of the weights in these rows."""
+    return sorted(name for row in rows for name in row.theirs)
 
 
 def _fit_rows(new: dict[str, Tensor], own: ExportedModel) -> None:
@@ -404,14 +324,9 @@ def discriminator_names(built: Built) -> set[str]:
     """The names of the parameters that belong to the discriminator and its heads. All other
     parameters belong only to the generator and use its learning rate; among them is the table under
     a disentangled one, which the encoder reads and does not train."""
-    parts = (built.discriminator.encoder, built.discriminator.head)
-    discriminator = {id(p) for part in parts for p in part.parameters()}
-    words = built.discriminator.encoder.embeddings.words
-    if isinstance(words, DisentangledWords):
-        discriminator.discard(id(words.base.weight))
-    others = {
-        id(p) for part in built.objective.generator_parts() for p in part.parameters()
-    } - discriminator
-    return {
-        n for n, p in built.objective.named_parameters(remove_duplicate=True) if id(p) not in others
-    }
+    objective, encoder = built.objective, built.discriminator.encoder
+    own = {id(p) for part in (encoder, built.discriminator.head) for p in part.parameters()}
+    if isinstance(encoder.embeddings.words, DisentangledWords):
+        own.discard(id(encoder.embeddings.words.base.weight))
+    others = {id(p) for part in objective.generator_parts() for p in part.parameters()} - own
+    return {n for n, p in objective.named_parameters() if id(p) not in others}

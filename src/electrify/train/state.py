@@ -1,4 +1,4 @@
-"""What a run is given, and its state: everything that a checkpoint holds, and nothing else.
+"""The state of a run: everything that a checkpoint holds, and nothing else.
 
 What decides the numbers of a run is (recipe, data, step): order, masks, samples and dropout are
 functions of them, so the state is parameters, optimiser, the step, what the guard has counted, and
@@ -7,74 +7,20 @@ the sums of the unfinished log line. No random generator is part of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
-from ..data.loader import Loader, Rows
 from ..model.encoder import kinds_of, matrices_of
-from ..recipe import Recipe
+from ..recipe import Train
 from .checkpoint import Groups, State
-from .dist import World, gathered, like
+from .dist import World, gathered, placed_as
 from .guard import Guard
-from .log import MetricSums
-from .meter import Meter
+from .log import Meter, MetricSums
 from .monitor import Monitor
 from .optim import load_optimizer_tensors, make_optimizer, optimizer_tensors, parameter_groups
-
-# ------------------------------------------------------------------ what a run is given
-
-
-@dataclass(frozen=True)
-class Job:
-    """A run that is to be done."""
-
-    recipe: Recipe
-    """With its global batch decided."""
-    folder: Path
-    world: World
-    micro_rows: int
-    """Rows of one forward pass of one process."""
-    data: Path = Path()
-    """A prepared corpus."""
-    starts: Mapping[str, str] = field(default_factory=dict)
-    """The folder or Hub id from which each network starts."""
-    earlier: dict[str, Any] | None = None
-    """run.json of a run that goes on in the folder; None if it begins."""
-    deadline: float | None = None
-    """The time, on the clock of time.monotonic(), after which the run saves and stops."""
-    milestones: frozenset[int] = frozenset()
-    """Updates whose checkpoints are kept whatever `save_total_limit` says."""
-    prefix: Path | None = None
-    """The checkpoint of a longer run from which a new run starts."""
-    flops_before: float = 0.0
-    """FLOPs that an earlier stage has used."""
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """What a run reads."""
-
-    loader: Loader
-    valid: Rows | None
-    """The rows used for validation; None if the corpus has no valid split."""
-    unigram_entropy: float
-    """The loss, in nats, of the best model that sees no context."""
-    group_rows: int = 1
-    """Number of consecutive rows that a loss may compare with each other; no forward pass splits
-    such a group."""
-
-    def validated(self, eval_rows: int) -> int:
-        """How many rows are validated on."""
-        limit = min(eval_rows, self.valid.num_rows if self.valid else 0)
-        return limit - limit % self.group_rows
-
-
-# ------------------------------------------------------------------ what a checkpoint holds
 
 
 def conditions_of(world: World) -> dict[str, Any]:
@@ -93,7 +39,8 @@ class RunState:
     def __init__(
         self,
         objective: nn.Module,
-        job: Job,
+        s: Train,
+        world: World,
         *,
         discriminator: set[str],
         monitor: Monitor,
@@ -102,7 +49,6 @@ class RunState:
         """discriminator: names of the parameters of the discriminator; all others use
         generator_learning_rate, generator_warmup_steps and generator_weight_decay. flops(step): the
         FLOPs of the run before that step."""
-        s, world = job.recipe.train, job.world
         self.world = world
         self.named = dict(objective.named_parameters())
         others = self.named.keys() - discriminator
@@ -163,7 +109,7 @@ class RunState:
         """Takes over the state that a checkpoint of this recipe holds."""
         with torch.no_grad():
             for n, p in self.named.items():
-                p.copy_(like(p, tensors["model"][n]))
+                p.copy_(placed_as(p, tensors["model"][n]))
         load_optimizer_tensors(self.optimizer, self.named, tensors["optimizer"])
         self.step = facts["step"]
         self.tokens = facts["tokens"]
