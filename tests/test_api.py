@@ -236,6 +236,7 @@ def test_a_recipe_by_its_path_and_a_run_that_is_to_be_longer(corpus, run, tmp_pa
     recipe = electrify.override(electrify.load_recipe(path), fields)
     assert recipe.max_steps == recipe.train.max_steps == fields["max_steps"]
     assert electrify.pretrain(corpus, recipe, output_dir=run.folder).step == run.step
+    assert electrify.pretrain(corpus, output_dir=run.folder).step == run.step  # with its own recipe
     with pytest.raises(UserError, match=r"To train longer, .* init_discriminator=.*discriminator"):
         electrify.pretrain(corpus, path, output_dir=run.folder, **fields | {"max_steps": 6})
     assert electrify.doctor(run.folder).ok

@@ -258,7 +258,7 @@ class PretrainedRun:
 @for_python
 def pretrain(
     data: Any,
-    recipe: Name | Recipe = "electra-small",
+    recipe: Name | Recipe | None = None,
     *,
     output_dir: Name,
     resume: Literal["auto", "never", "must"] | bool = "auto",
@@ -272,7 +272,8 @@ def pretrain(
         data: What `prepare` returned, its folder, or text as `prepare` takes it, which is prepared
             first, into the folder OUTPUT_DIR-data.
         recipe: A shipped name (see `recipes`), a .yaml file, a `Recipe`, or auto: the one for
-            `flops` or `train_minutes`, of those measured.
+            `flops` or `train_minutes`, of those measured [default: electra-small, and where a run
+            is resumed its own].
         output_dir: The folder of the run.
         resume: auto (or True) resumes from the newest checkpoint if there is one, must fails
             without one, never (or False) refuses a folder that holds a run.
@@ -285,7 +286,7 @@ def pretrain(
         UserError: For a mistake, with one sentence.
     """
     from .text.corpus import data_folder_of
-    from .train.options import DEFAULT_RECIPE, Pretrain
+    from .train.options import Pretrain
 
     own = {"recipe", "output_dir", "resume", "train_minutes", "flops"}
     fields = known("pretrain", fields, own | _recipe.SECTION_OF.keys())
@@ -298,9 +299,11 @@ def pretrain(
         data = prepare(data, output_dir=data_folder_of(Path(output_dir)))
     given = {"resume": resume, "train_minutes": train_minutes, "flops": flops, **fields}
     given |= {"data": os.fspath(data), "output_dir": os.fspath(output_dir)}
-    own_recipe = isinstance(recipe, Recipe)
-    asked = Pretrain.of({**given, "recipe": DEFAULT_RECIPE if own_recipe else os.fspath(recipe)})
-    run, _ = (replace(asked, base=recipe) if own_recipe else asked).train()
+    if isinstance(recipe, Recipe):
+        asked = replace(Pretrain.of(given), base=recipe)
+    else:
+        asked = Pretrain.of(given | ({"recipe": os.fspath(recipe)} if recipe else {}))
+    run, _ = asked.train()
     return PretrainedRun(
         run.run, run.exported, run.step, run.finished, run.validation, run.tokens, run.seconds
     )

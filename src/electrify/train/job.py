@@ -232,7 +232,8 @@ def must_be_the_same(
     if odd:
         more = f"; and {len(odd) - 3} more" if len(odd) > 3 else ""
         advice = "choose another output_dir, or repeat its options and DATA to continue it"
-        if differ == ["max_steps"] and len(odd) == 1:
+        # A warm-up is as long as its run allows.
+        if "max_steps" in differ and len(odd) == len({*differ} & {"max_steps", "warmup_steps"}):
             advice = "the schedule belongs to its length. To train longer, start a new run with "
             advice += f"init_discriminator={folder / DISCRIMINATOR}"
         raise UserError(f"{folder} holds another run ({'; '.join(odd[:3])}{more})", advice)

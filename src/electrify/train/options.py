@@ -12,6 +12,7 @@ from ..process import status_of_stop
 from ..progress import say, show
 from ..recipe import SECTION_OF, Recipe, load, override
 from ..values import Hidden, Options, Positional, Positive
+from . import CONFIG
 
 if TYPE_CHECKING:
     from .run import Result
@@ -30,7 +31,8 @@ class Pretrain(Options):
     """Folder of the run. The same command resumes there."""
     recipe: str = DEFAULT_RECIPE
     """Shipped recipe (see `electrify recipes`), a .yaml file, or auto: the best measured one for
-    the budget of --flops or --train-minutes. Flags override its values, the defaults below."""
+    --flops or --train-minutes. Flags override its values, the defaults below. A resumed run has
+    its own."""
     resume: Literal["auto", "never", "must"] = "auto"
     """Resume from the newest checkpoint if there is one, never, or fail if there is none."""
     train_minutes: Positive | None = None
@@ -45,7 +47,8 @@ class Pretrain(Options):
 
     @classmethod
     def defaults(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        name = given.get("recipe", DEFAULT_RECIPE)
+        begun = Path(given.get("output_dir", "")) / CONFIG
+        name = given.get("recipe") or (str(begun) if begun.is_file() else DEFAULT_RECIPE)
         flags = {field: value for field, value in given.items() if field in SECTION_OF}
         return {"base": load(DEFAULT_RECIPE if name == AUTO else name), "changes": flags}
 
