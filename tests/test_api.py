@@ -65,6 +65,7 @@ def test_a_run(run: electrify.PretrainedRun) -> None:
     assert {"rtd", "generator"} <= run.validation.keys()
     valid = [line for line in run.history if line["kind"] == "valid"]
     assert [line["step"] for line in valid] == [2, 4]
+    assert run.validation["loss"] == valid[1]["loss"]
     assert valid[0]["loss"] == pytest.approx(valid[0]["generator"] + 50 * valid[0]["rtd"])
 
 
@@ -99,6 +100,8 @@ def test_an_encoder_that_stays_loaded(run: electrify.PretrainedRun) -> None:
     assert encoder.similarity("the cat", "a house") == pytest.approx(
         float(electrify.similarity(run, ["the cat"], ["a house", "cat"])[0, 0])
     )
+    same = (text for text in ("the cat", "a house"))
+    assert encoder.similarity(same, own).shape == (2, 2)
     with pytest.raises(UserError, match="text 2 is None"):
         encoder.embed(["a", None])
 
@@ -188,11 +191,15 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
 def test_pairs_of_sentences_and_lists_without_scores(run: electrify.PretrainedRun) -> None:
     pairs = [("the cat is here", "the cat are here"), ("a house", "a houses")]
     loaded = electrify.load(run)  # a model that is loaded stands for its folder
-    (found,) = electrify.evaluate(loaded, pairs=pairs).values()
+    found = electrify.evaluate(run.folder, pairs=pairs)[str(run.folder)]
     liked = [good > bad for good, bad in (electrify.score(run, list(pair)) for pair in pairs)]
     assert found["overall"] == sum(liked) / 2
     best = electrify.rerank(loaded, [list(pair) for pair in pairs])
     assert list(best.chosen) == [int(not good) for good in liked]
+    assert (
+        electrify.rerank(loaded, [(text, 0.0) for text in pairs[0]], weight=1.0).texts
+        == (best.texts[:1])
+    )
     scored = [(text, 0.0) for text in pairs[0]]
     assert electrify.rerank(loaded, [scored], weight=1.0).texts == best.texts[:1]
     alone = electrify.rerank(loaded, list(pairs[0]))
@@ -211,6 +218,8 @@ def test_pairs_of_sentences_and_lists_without_scores(run: electrify.PretrainedRu
         ("finetune", ("m", [("a",) * 4]), {}, "row 1 is"),
         ("finetune", ("m", EXAMPLES), {"seeds": [0, 3]}, "seeds must be a number"),
         ("compare", ("data", ["bert-tiny"]), {"max_steps": 9}, "did you mean 'budgets'"),
+        ("pretrain", ("data",), {"lr": 1.0, "learning_rate": 2.0}, "second value"),
+        ("finetune", ("m", EXAMPLES), {"seeds": []}, "seeds must be"),
         ("compare", ("data", ["bert-tiny"]), {}, "budgets are missing. Give FLOPs"),
     ],
 )

@@ -87,10 +87,11 @@ def options(
 def known(function: str, given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     """The keywords that are given, under the names that the function has for them. Raises UserError
     that names one which it does not have."""
-    found = {
-        (name if name in names else meant_by(name, names, SAME) or name): given[name]
-        for name in given
-    }
+    found = dict[str, Any]()
+    for name, value in given.items():
+        own = name if name in names else meant_by(name, names, SAME) or name
+        need(own not in found, f"{function}(): {name} is a second value of {own}")
+        found[own] = value
     for name in found:
         if name not in names:
             raise UserError(f"{function}() has no argument {name!r}{nearest(name, names)}")
@@ -226,7 +227,7 @@ class PretrainedRun:
     finished: bool
     """False if a signal or `max_minutes` ended the call; the same call then resumes."""
     validation: Mapping[str, float]
-    """The metrics of the last validation."""
+    """The metrics of the last validation; `loss` as in `history`."""
     tokens: int
     seconds: float
 
@@ -247,12 +248,14 @@ class PretrainedRun:
         from .train import CONFIG, METRICS
         from .train.log import read
 
-        records = read(self.folder / METRICS)
         weights = load_recipe(self.folder / CONFIG).objective.term_weights
-        for record in records:
-            if losses := [weights[name] * record[name] for name in weights if name in record]:
-                record["loss"] = sum(losses)
-        return records
+        return [with_loss(record, weights) for record in read(self.folder / METRICS)]
+
+
+def with_loss(record: Mapping[str, Any], weights: Mapping[str, float]) -> dict[str, Any]:
+    """The record with `loss`, the sum of its losses by their weights, if it has any."""
+    losses = [weight * record[name] for name, weight in weights.items() if name in record]
+    return dict(record) | ({"loss": sum(losses)} if losses else {})
 
 
 @for_python
@@ -296,16 +299,19 @@ def pretrain(
     swapped = isinstance(data, str) and data in _recipe.names() and not Path(data).exists()
     need(not swapped, f"{data} is a recipe: pretrain(data, {data!r}, output_dir=...)")
     if not isinstance(data, str | os.PathLike):
-        data = prepare(data, output_dir=data_folder_of(Path(output_dir)))
+        start = next((fields[name] for name in _recipe.STARTS if fields.get(name)), None)
+        same = {"tokenizer": os.fspath(start)} if start else {}
+        data = prepare(data, output_dir=data_folder_of(Path(output_dir)), **same)
     given = {"resume": resume, "train_minutes": train_minutes, "flops": flops, **fields}
     given |= {"data": os.fspath(data), "output_dir": os.fspath(output_dir)}
     if isinstance(recipe, Recipe):
         asked = replace(Pretrain.of(given), base=recipe)
     else:
         asked = Pretrain.of(given | ({"recipe": os.fspath(recipe)} if recipe else {}))
-    run, _ = asked.train()
+    run, own = asked.train()
+    validation = with_loss(run.validation, own.objective.term_weights)
     return PretrainedRun(
-        run.run, run.exported, run.step, run.finished, run.validation, run.tokens, run.seconds
+        run.run, run.exported, run.step, run.finished, validation, run.tokens, run.seconds
     )
 
 
@@ -369,8 +375,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class FineTuned:
-    """An encoder that was fine-tuned on a task. `model` is the saved folder, and `folder` holds
-    everything else."""
+    """An encoder that was fine-tuned on a task."""
 
     folder: Path
     """Scores, report, predictions and models."""
@@ -439,14 +444,12 @@ def finetune(
     from .finetuning.options import FinetuneConfig
     from .finetuning.run import finetune as tuned
 
-    files = {"train_file", "validation_file"}
-    given = known("finetune", given, FinetuneConfig.names() | files)
-    train_file, validation_file = (
-        given.pop(name, own)
-        for name, own in zip(sorted(files), (train_file, validation_file), strict=True)
-    )
-    if isinstance(given.get("text_column"), list | tuple):
-        given |= zip(("text_column", "pair_column"), given["text_column"], strict=True)
+    given = known("finetune", given, {*FinetuneConfig.names(), "train_file", "validation_file"})
+    train_file = given.pop("train_file", train_file)
+    validation_file = given.pop("validation_file", validation_file)
+    if isinstance(columns := given.get("text_column"), list | tuple):
+        need(len(columns) == 2, f"text_column is one column, or the two of pairs, not {columns}")
+        given |= zip(("text_column", "pair_column"), columns, strict=True)
     tasks = (task,) if isinstance(task, str) else tuple(task)
     need(
         not tasks or train_file is None,
@@ -454,6 +457,7 @@ def finetune(
         " or set by problem_type",
     )
     if not isinstance(seeds, int):
+        need(bool(seeds), "seeds must be a number of runs, or their seeds")
         given["seed"], in_a_row = seeds[0], list(range(seeds[0], seeds[0] + len(seeds)))
         need(list(seeds) == in_a_row, f"seeds must be a number of runs, or like {in_a_row}")
         seeds = len(seeds)
@@ -490,12 +494,14 @@ def finetune(
 class Encoder:
     """A model that stays loaded between calls. Each method takes one text or several."""
 
-    def __init__(self, model: Name, *, architecture: str | None = None) -> None:
+    def __init__(
+        self, model: Name, *, architecture: str | None = None, device: str = "auto"
+    ) -> None:
         from .exporting.places import check_place, model_in
 
         self.model = model_in(os.fspath(model))
         """The folder or Hub id."""
-        self.architecture = architecture
+        self.architecture, self.device = architecture, device
         check_place(self.model)
 
     def __repr__(self) -> str:
@@ -505,15 +511,15 @@ class Encoder:
         return self.model
 
     @classmethod
-    def from_pretrained(cls, model: Name) -> Encoder:
+    def from_pretrained(cls, model: Name, **given: Any) -> Encoder:
         """The same as `electrify.load`."""
-        return cls(model)
+        return load(model, **given)
 
     @cached_property
     def _embedder(self) -> Any:
         from .finetuning.embed import load_embedder
 
-        return load_embedder(self.model)
+        return load_embedder(self.model, device=self.device)
 
     @cached_property
     def _detector(self) -> Any:
@@ -524,14 +530,16 @@ class Encoder:
     @cached_property
     def _scorer(self) -> Any:
         from .scoring.pll import load_scorer
+        from .train.machine import pick_device
 
-        return load_scorer(self.model, architecture=self.architecture)
+        how: Any = {"device": pick_device(self.device), "architecture": self.architecture}
+        return load_scorer(self.model, **how)
 
     @cached_property
     def _predictor(self) -> Any:
         from .finetuning.predict import load_predictor
 
-        return load_predictor(self.model)
+        return load_predictor(self.model, device=self.device)
 
     @for_python
     def encode(self, texts: Any, **given: Any) -> Any:
@@ -545,7 +553,7 @@ class Encoder:
         import numpy as np
 
         def vectors(of: Any) -> Any:
-            given = [of] if isinstance(of, str) else of
+            given = [of] if isinstance(of, str) else list(rows_of(of))
             return self.embed(given) if all(isinstance(one, str) for one in given) else given
 
         if isinstance(first, str) and isinstance(second, str):
@@ -619,24 +627,28 @@ class Encoder:
 
 
 @for_python
-def load(model: Name, *, architecture: str | None = None) -> Encoder:
+def load(model: Name, *, architecture: str | None = None, device: str = "auto") -> Encoder:
     """Loads a model for several calls of `embed`, `detect`, `score` or `predict`.
 
     Args:
         model: A run, a folder or a Hub id.
         architecture: Your own architecture that the model was trained with (module:Class).
+        device: auto, cpu, cuda or cuda:N (`detect` chooses its own).
 
     Raises:
         UserError: If there is no model.
     """
-    return Encoder(model, architecture=architecture)
+    return Encoder(model, architecture=architecture, device=device)
 
 
 def _of_each(texts: Any, work: Callable[[list[Any]], Any]) -> Any:
     """The results for several texts, or the one for one text."""
     if isinstance(texts, str):
         return work([texts])[0]
-    return work(list(rows_of(texts)))
+    # A data frame or data set has its texts in a column.
+    return work(
+        [row[TEXT] if isinstance(row, dict) and TEXT in row else row for row in rows_of(texts)]
+    )
 
 
 def _predictions(predictor: Any, texts: Any, pairs: Any) -> Any:
@@ -649,7 +661,7 @@ def _predictions(predictor: Any, texts: Any, pairs: Any) -> Any:
     if predictor.kind == "tagging":
         texts = texts.split() if one else texts
         several = list(rows_of(texts))
-        one = bool(several) and isinstance(several[0], str)
+        one = one or (bool(several) and isinstance(several[0], str))
         several = [several] if one else several
     else:
         takes_pairs = predictor.reading.get("pairs") or predictor.kind == "answering"
@@ -783,32 +795,39 @@ def rerank(
     from .scoring.options import RerankConfig
     from .scoring.rerank import rerank as reranked
 
-    if isinstance(lists, list) and all(isinstance(one, str) for one in lists):
-        lists = [lists]
-    plain_lists = isinstance(lists, list) and all(isinstance(one, list | tuple) for one in lists)
+    lists, tune_lists = nbest(lists), nbest(tune_lists)
     if tune_lists is None and weight is None:
-        need(plain_lists, "rerank needs weight, or tune_lists with references")
+        scored = isinstance(lists, str | os.PathLike) or any("scores" in one for one in lists)
+        need(not scored, "rerank needs weight, or tune_lists with references")
         weight = 1.0
     column = "hypotheses"
-    with as_file(nbest(lists), column) as file, as_file(nbest(tune_lists), column) as tune_file:
+    with as_file(lists, column) as file, as_file(tune_lists, column) as tune_file:
         fixed: dict[str, Any] = {"model": os.fspath(model), "file": file, "tune_file": tune_file}
         fixed |= {"weight": weight, "length_bonus": length_bonus}
         return reranked(options(RerankConfig, "rerank", given, fixed))
 
 
 def nbest(lists: Any) -> Any:
-    """N-best lists as mappings, unless they are a file or None."""
+    """N-best lists as mappings, unless they are a file or None; one list is a list of its own."""
     if lists is None or isinstance(lists, str | os.PathLike):
         return lists
-    return [_nbest(one) if isinstance(one, list | tuple) else one for one in rows_of(lists)]
+    several = list(rows_of(lists))
+    if all(isinstance(one, str) or _is_scored(one) for one in several):
+        several = [several]
+    return [_nbest(one) if isinstance(one, list | tuple) else one for one in several]
 
 
 def _nbest(one: Sequence[Any]) -> dict[str, Any]:
     """A list of texts, or of texts with their scores."""
-    if not all(isinstance(each, list | tuple) and len(each) == 2 for each in one):
+    if not all(map(_is_scored, one)):
         return {"hypotheses": one}
     texts, scores = zip(*one, strict=True)
     return {"hypotheses": texts, "scores": scores}
+
+
+def _is_scored(one: Any) -> bool:
+    """Whether this is (text, score)."""
+    return isinstance(one, list | tuple) and len(one) == 2 and hasattr(one[1], "__float__")
 
 
 # ------------------------------------------------------------------ models for others
@@ -871,8 +890,8 @@ def evaluate(
         given: Options of `electrify evaluate`, such as output_dir, max_eval_samples.
 
     Returns:
-        The accuracies of each model by phenomenon; `overall` is the mean over all paradigms. Those
-        of the supplement begin with `supplement `.
+        The accuracies of each model, by its given name and by phenomenon; `overall` is the mean
+        over all paradigms. Those of the supplement begin with `supplement `.
 
     Raises:
         UserError: For a mistake, with one sentence.
@@ -881,19 +900,20 @@ def evaluate(
     from .scoring.blimp import means
     from .scoring.options import EvaluateConfig
 
+    need((data_dir is None) != (pairs is None), "evaluate needs either data_dir or pairs")
     data_dir = pairs if data_dir is None else data_dir
-    need(data_dir is not None, "evaluate needs data_dir or pairs")
     several: Any = models if isinstance(models, list | tuple) else [models]
-    names = tuple(os.fspath(model) for model in several)
+    names = tuple(dict.fromkeys(os.fspath(model) for model in several))
     with as_file(data_dir, "sentence_good", "sentence_bad") as place:
         fixed = {"models": names, "data_dir": place}
         rows = evaluated(options(EvaluateConfig, "evaluate", given, fixed))
+    scored = dict.fromkeys(row.model for row in rows)  # in the order of the names
     return {
-        model: {
-            name if part == "blimp" else f"{part} {name}": accuracy
-            for (part, name), accuracy in means([row for row in rows if row.model == model]).items()
+        name: {
+            kind if part == "blimp" else f"{part} {kind}": accuracy
+            for (part, kind), accuracy in means([row for row in rows if row.model == model]).items()
         }
-        for model in dict.fromkeys(row.model for row in rows)
+        for name, model in zip(names, scored, strict=True)
     }
 
 
@@ -919,10 +939,10 @@ class Comparison:
 @for_python
 def compare(
     data: Name,
-    recipes: Sequence[str],
+    recipes: str | Sequence[str],
     *,
-    budgets: Sequence[float] = (),
-    tasks: Sequence[str] = (),
+    budgets: float | Sequence[float] = (),
+    tasks: str | Sequence[str] = (),
     output_dir: Name = "study",
     **given: Any,
 ) -> Comparison:
@@ -946,7 +966,10 @@ def compare(
     from .studies.study import plan_study
 
     fixed: dict[str, Any] = {"data": os.fspath(data), "output_dir": os.fspath(output_dir)}
-    fixed |= {"recipes": tuple(recipes), "budgets": tuple(budgets), "tasks": tuple(tasks)}
+    given_lists = {"recipes": recipes, "budgets": budgets, "tasks": tasks}
+    for name, given_list in given_lists.items():
+        alone = isinstance(given_list, str | int | float)
+        fixed[name] = (given_list,) if alone else tuple(given_list)
     table = compared(plan_study(options(CompareConfig, "compare", given, fixed)))
     return Comparison(Path(output_dir), text(table), bool(table.failed))
 

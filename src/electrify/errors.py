@@ -55,7 +55,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     if meant := meant_by(name, names):
         return f"; did you mean {meant!r}?"
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    # Of long names a half in common says little: threshold is not threads.
+    cutoff = 0.6 if len(name) < 6 else 0.76
+    close = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
     if close:
         return f"; did you mean {close[0]!r}?"
     if len(names) > SHOWN:

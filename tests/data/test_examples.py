@@ -78,7 +78,7 @@ def test_the_shortest_row(num_segments, least):
     found = sequences(offsets([[7, 1, 0]]), max_seq_length=least, num_segments=num_segments)
     assert found.length_N.sum() == 8
     assert found.slots_N.max() == least
-    with pytest.raises(UserError, match=f"set it to {least} or more"):
+    with pytest.raises(UserError, match=f"Set it to {least} or more"):
         sequences(offsets([[7]]), max_seq_length=least - 1, num_segments=num_segments)
 
 

@@ -205,6 +205,8 @@ MULTI_HOT = '"[1, 0, 1]"', '"[0, 0, 1]"', '"[0, 0, 0]"'
          (Example("good", None, 0), Example("bad", None, 1))),
         ("quotes.tsv", 'sentence\tlabel\n"a\t1\nb"\t0\n', "classification", ("0", "1"),
          (Example('"a', None, 1), Example('b"', None, 0))),
+        ("sts.csv", "sentence1,sentence2,score\na,b,4.5\nc,d,0.5\ne,f,2\n", "regression", (),
+         (Example("a", "b", 4.5), Example("c", "d", 0.5), Example("e", "f", 2.0))),
         ("gaps.csv", "text,label\na,1.0\nb,0.0\nc,\nd,nan\n", "classification", ("0", "1"),
          (Example("a", None, 1), Example("b", None, 0))),
     ],

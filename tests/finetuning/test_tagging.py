@@ -1,4 +1,4 @@
-"""Tagging: windows, the tokens of words, and the mean of their logits."""
+"""Tagging: windows_of_words, the tokens of words, and the mean of their logits."""
 
 import itertools
 from collections import Counter, defaultdict
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy import Given, reader_of, task_of
 
-from electrify.finetuning.encoding import classes_of, tags_of, windows
+from electrify.finetuning.encoding import classes_of, tags_of, windows_of_words
 from electrify.finetuning.loop import Answered, Batch
 from electrify.finetuning.metrics import span_scores, spans
 from electrify.finetuning.problems import NO_WORD, Tagging
@@ -30,7 +30,7 @@ def tagging(zoo: Path, labels: tuple[str, ...], *, length: int = 16) -> Tagging:
     st.integers(9, 30),
 )
 def test_windows_tag_every_word_once_and_fit(pieces: list[int], room: int) -> None:
-    found = windows(pieces, room)
+    found = windows_of_words(pieces, room)
     assert [k for w in found for k in range(w.first, w.last)] == list(range(len(pieces)))
     for w in found:
         assert w.begin <= w.first < w.last <= w.end
@@ -193,6 +193,6 @@ def test_the_published_baseline_of_conll2000() -> None:
 def test_windows_by_hand() -> None:
     """10 words of one piece and room for 6, half of which overlaps: 0-5, 3-8, 6-9. A word is tagged
     where it is farther from an edge."""
-    found = [(w.begin, w.end, w.first, w.last) for w in windows([1] * 10, 6)]
+    found = [(w.begin, w.end, w.first, w.last) for w in windows_of_words([1] * 10, 6)]
     assert found == [(0, 6, 0, 5), (3, 9, 5, 8), (6, 10, 8, 10)]
-    assert [(w.begin, w.end) for w in windows([6, 6], 6)] == [(0, 1), (1, 2)]
+    assert [(w.begin, w.end) for w in windows_of_words([6, 6], 6)] == [(0, 1), (1, 2)]

@@ -93,7 +93,7 @@ def test_a_column_with_a_known_name_is_found(tmp_path, capsys, name, text, colum
         (source,) = choose_sources(config)
         assert list(documents(source, config, counts=Counter())) == ["hello"]
         said = capsys.readouterr().err
-        wanted = f"the text is read from {column!r}; --text-column names another one\n"
+        wanted = f"the text is read from {column!r}. --text-column names another one\n"
         assert said.endswith(wanted) if column else said == ""
 
 

@@ -72,7 +72,7 @@ class Frame:
         return cls(pieces[:first], between, pieces[last:], [types[k] for k, _ in spans[1:]])
 
     @property
-    def room(self) -> int:
+    def size(self) -> int:
         """The number of tokens that the frame takes in a sequence."""
         return len(self.before) + len(self.between) + len(self.after)
 
@@ -162,11 +162,11 @@ def rows_of_words(
     one, and the words that are tagged there. Each word is in one row. length: the most tokens of a
     row."""
     frame = Frame.of(reader.tokenizer, "a")
-    room = length - frame.room
+    room = length - frame.size
     pieces_of = _pieces(reader.tokenizer, sentences)
     for number, sentence in enumerate(sentences):
         pieces = [pieces_of[word][:room] for word in sentence.words]
-        for window in windows(list(map(len, pieces)), room):
+        for window in windows_of_words(list(map(len, pieces)), room):
             inside = pieces[window.begin : window.end]
             ids, types, (at,) = frame.around([i for word in inside for i in word])
             words = []
@@ -200,7 +200,7 @@ def _pieces(tokenizer: Any, sentences: Sequence[Sentence]) -> dict[str, list[int
     return {w: list(ids) or dropped for w, ids in zip(words, found["input_ids"], strict=True)}
 
 
-class Window(NamedTuple):
+class WordWindow(NamedTuple):
     """Words [begin, end) of a sentence, of which [first, last) are tagged here."""
 
     begin: int
@@ -209,7 +209,7 @@ class Window(NamedTuple):
     last: int
 
 
-def windows(pieces: Sequence[int], room: int) -> list[Window]:
+def windows_of_words(pieces: Sequence[int], room: int) -> list[WordWindow]:
     """Windows over words with these numbers of pieces (none above `room`): every word is in the
     tagged part of exactly one."""
     total = [0, *accumulate(pieces)]
@@ -222,7 +222,7 @@ def windows(pieces: Sequence[int], room: int) -> list[Window]:
             begin = max(begin + 1, bisect_left(total, repeated))
     middles = ((spans[k + 1][0] + spans[k][1] + 1) // 2 for k in range(len(spans) - 1))
     cuts = [0, *middles, len(pieces)]
-    return [Window(begin, end, cuts[k], cuts[k + 1]) for k, (begin, end) in enumerate(spans)]
+    return [WordWindow(begin, end, cuts[k], cuts[k + 1]) for k, (begin, end) in enumerate(spans)]
 
 
 # ------------------------------------------------------------------ questions
@@ -292,14 +292,14 @@ def rows_of_questions(
     for number, question in enumerate(questions):
         asked = tokens[question.question][0][: min(QUESTION_TOKENS, length // 2)]
         context, offsets = tokens[question.context]
-        room = length - frame.room - len(asked)
-        for begin, end in windows_over(len(context), room, DOC_STRIDE):
+        room = length - frame.size - len(asked)
+        for begin, end in windows_of_context(len(context), room, DOC_STRIDE):
             ids, types, (_, start) = frame.around(asked, context[begin:end])
             none = len(ids) - 1 if getattr(reader, "last", False) else 0
             yield ids, types, Part(number, begin, end, start, none, offsets)
 
 
-def windows_over(length: int, room: int, stride: int) -> list[tuple[int, int]]:
+def windows_of_context(length: int, room: int, stride: int) -> list[tuple[int, int]]:
     """[begin, end) of each window: one every `stride` tokens, until the end is reached."""
     found = [(0, min(room, length))]
     while found[-1][1] < length:

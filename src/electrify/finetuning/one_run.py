@@ -43,8 +43,8 @@ from .tasks import MAX_SEQ_LENGTH, TaskData
 After = Callable[[float, str], None]
 # Added to a run's seed, so that dropout does not depend on how many random numbers loading used.
 DROPOUT_SEED = 1 << 32
-# The most evaluations by default: ten passes over a validation set that is larger than the training
-# set would take half of the time.
+# The most evaluations by default: with ten, passes over a validation set that is larger than the
+# training set would take half of the time.
 EVALUATIONS = 5
 # A head alone learns more slowly, needs a higher rate and more epochs.
 FROZEN_RATE = 2e-3
@@ -141,7 +141,7 @@ def finetune_one(
         torch.manual_seed(seed + DROPOUT_SEED)
         course = Course(net, problem, task, selection)
         course.train(rows, after, seed=seed, settings=settings)
-        scores, files = course.answers()
+        scores, files = course.further_results()
         outcome = Outcome(
             course.points[course.selected].metrics | scores,
             tuple(course.points),
@@ -196,7 +196,7 @@ class Course:
         self.weights: dict[str, Tensor] = {}
 
     def train(self, rows: Any, after: After, *, seed: int, settings: FinetuneSettings) -> None:
-        """All of them. The net has the weights of the evaluation that counts then."""
+        """Makes all updates and evaluations. The net then has the weights that count."""
         net, task = self.net, self.task
         number, size = len(rows.lengths_N), settings.per_device_train_batch_size
         epochs = epochs_of(task, settings, examples=number)
@@ -242,18 +242,18 @@ class Course:
     def answered(self, held: Answered) -> Answered:
         return held._replace(answers=self.problem.answers(self.net, held))
 
-    def answers(self) -> tuple[dict[str, float], dict[str, str]]:
+    def further_results(self) -> tuple[dict[str, float], dict[str, str]]:
         """The scores of further labelled sets (their names are appended to the metrics'), and the
         predictions of all sets as files."""
         task, problem, scores = self.task, self.problem, {}
         files = problem.files(task.name, task, self.held)
-        for name, examples in (*task.also, *task.test):
+        for name, examples in task.also:
             found = self.answered(Answered(examples, problem.rows(examples)))
-            if name in dict(task.test):
-                files |= problem.files(name, task, found)
-            else:
-                its = problem.score(task, found).items()
-                scores |= {f"{metric}_{name}": value for metric, value in its}
+            its = problem.score(task, found).items()
+            scores |= {f"{metric}_{name}": value for metric, value in its}
+        for name, examples in task.test:
+            found = self.answered(Answered(examples, problem.rows(examples)))
+            files |= problem.files(name, task, found)
         return scores, files
 
 

@@ -64,6 +64,11 @@ class Piece:
     def score(self) -> float:
         return self.probability
 
+    @property
+    def replaced(self) -> bool:
+        """Whether it is more likely replaced than original."""
+        return self.probability > 0.5
+
     def __getitem__(self, name: str) -> Any:
         """`piece["word"]`, as of a pipeline."""
         return getattr(self, name)

@@ -68,7 +68,7 @@ def compare(study: Study) -> Table:
     with claim(study.out, STUDY, RESULTS):
         write_study(study)
         runner = Runner(study)
-        results = [*runner.run(), *runner.without_encoder()]
+        results = [*runner.run(), *runner.baselines()]
         table = table_of(
             results,
             recipes=study.recipes,
@@ -260,10 +260,10 @@ def probed(study: Study, trial: Trial) -> float:
     c, t = study.config, trial.recipe.train
     # The second of two stages needs the generator of the first.
     stage = override(stages_of(trial.recipe)[0], {"device": c.device, "threads": "1"})
-    per_token, rows = probe(Path(c.data), study.out / "probe", stage, limit_s=PROBE_S)
+    per_slot, rows = probe(Path(c.data), study.out / "probe", stage, limit_s=PROBE_S)
     validated = FORWARD * VALIDATIONS * rows / (trial.steps * t.train_batch_size)
     counted = as_started(stage, study.cost.vocab_size)
-    return (1 + validated) * per_token * tokens_of(stage) / hardware_flops(study, counted)
+    return (1 + validated) * per_slot * tokens_of(stage) / hardware_flops(study, counted)
 
 
 # ------------------------------------------------------------------ the trials of a study
@@ -290,14 +290,14 @@ class Runner:
         total = len(self.study.trials)
         if done := total - len(self.waiting):
             say(f"{done} of {total} encoders are done already")
-        with Progress(total, title="compare", unit="encoders", done=self.share()) as bar:
+        with Progress(total, title="compare", unit="encoders", done=self.done()) as bar:
             try:
                 while self.waiting or self.running:
                     self.fill()
                     time.sleep(POLL_S)
                     for ended in [p for p in self.running if p.poll() is not None]:
                         self.collect(ended)
-                    bar.advance(max(0.0, self.share() - bar.done), self.note())
+                    bar.advance(max(0.0, self.done() - bar.done), self.note())
             except BaseException:
                 self.stop()
                 raise
@@ -331,7 +331,7 @@ class Runner:
         found += [f"{what} failed ({why})" for what, why in new.failed.items()]
         say(f"{self.study.folder(trial).name}: {', '.join(found)}")
 
-    def without_encoder(self) -> list[Result]:
+    def baselines(self) -> list[Result]:
         """The line of the tasks without an encoder, if baselines are asked for and have any."""
         study = self.study
         if not study.config.baselines:
@@ -360,7 +360,7 @@ class Runner:
     def unfinished(self) -> list[Trial]:
         return [*self.waiting, *(trial for trial, _ in self.running.values())]
 
-    def share(self) -> float:
+    def done(self) -> float:
         """How many encoders are done; those in training count in part. An encoder's training, by
         its FLOPs, is half of the work on average, and its tasks are the other half."""
         left = 0.0

@@ -31,6 +31,8 @@ LABEL_COLUMNS = (
     *("label", "labels", "category", "class", "target", "intent", "sentiment"),
     *("gold_label", "label_text"),
 )
+SCORES = ("score", "similarity", "rating")
+"""Columns of values, which are labels where no column has one of the names above."""
 SHOWN = 30
 """Characters of an example value in a message."""
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?inf(inity)?", re.I)
@@ -105,7 +107,8 @@ def _lower(rows: Sequence[Row]) -> dict[str, str]:
 
 def _label_column(path: str, rows: Sequence[Row], texts: tuple[str | None, ...]) -> str:
     flag = "--label-column (several labels, each in a column of 0 and 1, as --label-column a,b,c)"
-    found = _among(path, rows, LABEL_COLUMNS, flag, but=texts)
+    plain = LABEL_COLUMNS if {*LABEL_COLUMNS} & {*_lower(rows)} - {*texts} else SCORES
+    found = _among(path, rows, plain, flag, but=texts)
     if [name.lower() for name in found] == ["label", "label_text"]:
         return found[1]  # the names of the classes whose numbers are in the other column
     both = " and ".join(map(repr, found))

@@ -107,7 +107,7 @@ def prepare(options: PrepareConfig) -> Manifest:
         else:
             with written(folder / UNFINISHED) as part:
                 (part / "parts").mkdir(parents=True)
-                (part / "state.json").write_text(json_text(state, indent=1), encoding="utf-8")
+                (part / Path(STATE).name).write_text(json_text(state, indent=1), encoding="utf-8")
         try:
             manifest = Preparation(options, sources, state).run()
         except UserError:
@@ -215,7 +215,11 @@ class Preparation:
     def must_have_text(self, found: bool) -> None:
         """Raises UserError if nothing was found outside of the validation split."""
         fact = f"the corpus is empty: no text in {shown(self.sources)} outside of the validation"
-        need(found, f"{fact} split", "give more text, or a lower valid_fraction")
+        need(
+            found,
+            f"{fact} split",
+            "give more text, or a lower valid_fraction with another output_dir",
+        )
 
     # -------------------------------------------------------------- the tokenizer
 

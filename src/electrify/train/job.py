@@ -43,6 +43,7 @@ FREE = GUARDS | HOW_OFTEN | {"max_minutes", "report_to", "device", "threads", "d
 # Fields that say how the work is split: they change sums only by rounding.
 SPLIT = {"per_device_train_batch_size", "gradient_accumulation_steps", "fsdp"}
 # Schedules, whose values follow each other in the order in which they are written.
+WARMUPS = ("warmup_steps", "generator_warmup_steps")
 ORDERED = ("seq_length_schedule", "batch_size_schedule")
 
 
@@ -233,7 +234,7 @@ def must_be_the_same(
         more = f"; and {len(odd) - 3} more" if len(odd) > 3 else ""
         advice = "choose another output_dir, or repeat its options and DATA to continue it"
         # A warm-up is as long as its run allows.
-        if "max_steps" in differ and len(odd) == len({*differ} & {"max_steps", "warmup_steps"}):
+        if "max_steps" in differ and len(odd) == len({*differ} & {"max_steps", *WARMUPS}):
             advice = "the schedule belongs to its length. To train longer, start a new run with "
             advice += f"init_discriminator={folder / DISCRIMINATOR}"
         raise UserError(f"{folder} holds another run ({'; '.join(odd[:3])}{more})", advice)

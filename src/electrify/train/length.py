@@ -21,21 +21,19 @@ from ..data.phases import phases_of
 from ..errors import UserError, need
 from ..flop_counts import RecipeFlops, recipe_flops
 from ..progress import say
-from ..recipe import Entry, Recipe, entries, load, override
+from ..recipe import STARTS, Entry, Recipe, entries, load, override
 from ..rules import periods
 from ..tables import RECIPES
 from ..text.corpus import Corpus, prepared
 from ..values import plain_yaml
 from . import CONFIG, dist
-from .job import Job, assembled, facts_of, set_up, split_batch, threads_of
-from .machine import computing_with, pick_device, with_machine
+from .job import WARMUPS, Job, assembled, facts_of, set_up, split_batch, threads_of
+from .machine import computing_with, keep_memory, pick_device, with_machine
 
-WARMUPS = ("warmup_steps", "generator_warmup_steps")
 WARMUP = 0.1  # longest warm-up, as a share of the run
-# Updates that are not counted: the first ones compile, and fill memory.
-FIRST = 3
-FEWEST = 5
-MOST = 1000
+FIRST = 3  # updates that are not counted: they compile, and fill memory
+MEASURED, MOST = 5, 1000  # the fewest and the most updates of a measurement
+FEWEST = 5  # updates of a run
 LONGEST_S = 20.0
 SLOW_S = 10.0  # after which, and after three times the limit, a single update must do
 SHARE = 0.05  # of the time at most is spent measuring
@@ -122,7 +120,7 @@ def slot_seconds(job: Job, *, limit_s: float) -> tuple[float, int]:
     with computing_with(threads_of(job, None)):
         run, _ = assembled(job, data, fresh=True)
         first = FIRST + (run.graphs is not None)  # the next one is captured
-        began = start = time.monotonic()
+        began = start = now = time.monotonic()
         for batch in prefetch(run.batch, range(MOST)):
             run.update(batch)
             if run.world.device.type == "cuda":
@@ -131,10 +129,10 @@ def slot_seconds(job: Job, *, limit_s: float) -> tuple[float, int]:
             if run.step == first:
                 start = now
             slow = now - began >= max(SLOW_S, 3 * limit_s)
-            enough = run.step >= first + (1 if slow else FEWEST)
+            enough = run.step >= first + (1 if slow else MEASURED)
             if dist.any_across(enough and now - began >= limit_s):
                 break
-        per_flop = (time.monotonic() - start) / (run.flops(run.step) - run.flops(first))
+        per_flop = (now - start) / (run.flops(run.step) - run.flops(first))
         run.give_back()
     whole = run.flops(longest) - run.flops(0)
     per_slot = per_flop * whole / data.loader.phases.slots(longest)
@@ -144,6 +142,7 @@ def slot_seconds(job: Job, *, limit_s: float) -> tuple[float, int]:
 def probe(data: Path, folder: Path, recipe: Recipe, *, limit_s: float) -> tuple[float, int]:
     """`slot_seconds`, as a job of its own, which leaves nothing behind."""
     t = recipe.train
+    keep_memory()
     with dist.joined(pick_device(t.device), timeout_s=t.ddp_timeout) as world:
         recipe, micro_rows = split_batch(with_machine(recipe, world, {}), world.size)
         return slot_seconds(Job(recipe, folder, world, micro_rows, data), limit_s=limit_s)
@@ -176,7 +175,8 @@ def auto(
     """
     need((flops is None) != (minutes is None), "recipe=auto needs flops=N or train_minutes=N")
     need("max_steps" not in fields, "recipe=auto sets max_steps: leave it out")
-    folder, budgets = prepared(data, run), measured_budgets()
+    start = next((fields[name] for name in STARTS if fields.get(name)), None)
+    folder, budgets = prepared(data, run, tokenizer=start), measured_budgets()
     if minutes is not None and facts_of(run):
         return folder, override(load(run / CONFIG), fields)
 
@@ -192,8 +192,8 @@ def auto(
         # All are about as fast as the first one.
         recipe = override(budgets[min(budgets)][0].load(), fields)
         seconds = 60 * (minutes or 0.0)
-        per_token, _ = probe(folder, run, recipe, limit_s=min(LONGEST_S, SHARE * seconds))
-        flops = MARGIN * seconds * cost(recipe).token / per_token
+        per_slot, _ = probe(folder, run, recipe, limit_s=min(LONGEST_S, SHARE * seconds))
+        flops = MARGIN * seconds * cost(recipe).token / per_slot
         asked = f"{minutes:g} minutes (on this machine {flops:.2g} FLOPs)"
     if not min(budgets) <= flops <= max(budgets):
         nearest = min(budgets, key=lambda budget: abs(math.log(budget / flops)))

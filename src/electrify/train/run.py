@@ -158,7 +158,7 @@ def two_stages(job: Job) -> Result:
         job.world.say(f"first stage: {updates:,} updates of the generator alone, in {stage}")
         result = run_in_folder(*first)
         if result.signalled or not result.finished:  # perhaps in its last update or save
-            return replace(result, finished=False, exported={})
+            return replace(result, run=job.folder, finished=False, exported={})
         job.world.say("second stage: the discriminator, against that generator")
         return train_run(second, data)
 

@@ -26,7 +26,7 @@ from ..data.cooccurrence import word_vectors
 from ..data.phases import phases_of
 from ..errors import UserError, failing_as, need
 from ..exporting.loading import computing_plainly, loaded, quiet, read_config
-from ..exporting.places import check_place
+from ..exporting.places import METADATA, check_place
 from ..files import sha256, text_hash
 from ..hub import at_commit
 from ..model.embeddings import DisentangledWords, Shape
@@ -60,7 +60,7 @@ def content_of(start: str) -> str:
     if folder.is_dir():
         ends = (".safetensors", ".json", *VOCABULARY_FILES)
         files = sorted(p for p in folder.iterdir() if p.name.endswith(ends))
-        known = [(p.name, sha256(p)) for p in files if p.name != "electrify.json"]
+        known = [(p.name, sha256(p)) for p in files if p.name != METADATA]
         return f"sha256:{text_hash(json.dumps(known))}"
     return at_commit(start)
 
