@@ -137,14 +137,14 @@ def test_tasks_without_an_encoder(
     study = plan_study(config(small_data, tmp_path, data_dir=str(tmp_path), tasks=tasks))
     study.out.mkdir()
     runner = Runner(study)
-    (line,) = runner.without_encoder()
+    (line,) = runner.baselines()
     # Each word's most frequent tag: both words of "a cat" but not "a"; nothing of "dog".
     assert line.scores.keys() == {"conll2000:frozen", "conll2000:frozen-all"}
     assert 0 < line.median("conll2000:frozen") == line.median("conll2000:frozen-all") < 1
     monkeypatch.setattr(run_module, "without_encoder", None)
     again = Runner(study)
     assert again.results == {line.key: line}
-    assert again.without_encoder() == [line]
+    assert again.baselines() == [line]
 
 
 def test_an_encoder_that_ends_without_an_outcome(small_data: Path, tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def slot_seconds(job: Job, *, limit_s: float) -> tuple[float, int]:
     with computing_with(threads_of(job, None)):
         run, _ = assembled(job, data, fresh=True)
         first = FIRST + (run.graphs is not None)  # the next one is captured
-        began = start = now = time.monotonic()
+        began = start = time.monotonic()
         for batch in prefetch(run.batch, range(MOST)):
             run.update(batch)
             if run.world.device.type == "cuda":
@@ -132,7 +132,7 @@ def slot_seconds(job: Job, *, limit_s: float) -> tuple[float, int]:
             enough = run.step >= first + (1 if slow else MEASURED)
             if dist.any_across(enough and now - began >= limit_s):
                 break
-        per_flop = (now - start) / (run.flops(run.step) - run.flops(first))
+        per_flop = (time.monotonic() - start) / (run.flops(run.step) - run.flops(first))
         run.give_back()
     whole = run.flops(longest) - run.flops(0)
     per_slot = per_flop * whole / data.loader.phases.slots(longest)
