@@ -445,6 +445,8 @@ def finetune(
     from .finetuning.run import finetune as tuned
 
     given = known("finetune", given, {*FinetuneConfig.names(), "train_file", "validation_file"})
+    for name, own in (("train_file", train_file), ("validation_file", validation_file)):
+        need(name not in given or own is None, f"{name} is given twice")
     train_file = given.pop("train_file", train_file)
     validation_file = given.pop("validation_file", validation_file)
     if isinstance(columns := given.get("text_column"), list | tuple):
@@ -456,7 +458,7 @@ def finetune(
         "task is for known tasks such as sst2. What your own examples are is found by their labels,"
         " or set by problem_type",
     )
-    if not isinstance(seeds, int):
+    if not hasattr(seeds, "__index__"):
         need(bool(seeds), "seeds must be a number of runs, or their seeds")
         given["seed"], in_a_row = seeds[0], list(range(seeds[0], seeds[0] + len(seeds)))
         need(list(seeds) == in_a_row, f"seeds must be a number of runs, or like {in_a_row}")
@@ -665,7 +667,7 @@ def _predictions(predictor: Any, texts: Any, pairs: Any) -> Any:
         several = [several] if one else several
     else:
         takes_pairs = predictor.reading.get("pairs") or predictor.kind == "answering"
-        one = one or (takes_pairs and is_pair(texts))
+        one = one or (takes_pairs and pairs is None and is_pair(texts))
         several = [texts] if one else list(rows_of(texts))
         if several and pairs is None and all(map(is_pair, several)):
             several, pairs = map(list, zip(*several, strict=True))
@@ -793,11 +795,14 @@ def rerank(
         UserError: For a mistake, with one sentence.
     """
     from .scoring.options import RerankConfig
+    from .scoring.rerank import nbest_of
     from .scoring.rerank import rerank as reranked
 
     lists, tune_lists = nbest(lists), nbest(tune_lists)
     if tune_lists is None and weight is None:
-        scored = isinstance(lists, str | os.PathLike) or any("scores" in one for one in lists)
+        a_file = isinstance(lists, str | os.PathLike)
+        plain_lists = [] if a_file else json.loads(json.dumps(lists, default=plain))
+        scored = a_file or any(any(nbest_of(one, "lists").first_pass) for one in plain_lists)
         need(not scored, "rerank needs weight, or tune_lists with references")
         weight = 1.0
     column = "hypotheses"
@@ -812,14 +817,14 @@ def nbest(lists: Any) -> Any:
     if lists is None or isinstance(lists, str | os.PathLike):
         return lists
     several = list(rows_of(lists))
-    if all(isinstance(one, str) or _is_scored(one) for one in several):
+    if several and all(isinstance(one, str) or _is_scored(one) for one in several):
         several = [several]
     return [_nbest(one) if isinstance(one, list | tuple) else one for one in several]
 
 
 def _nbest(one: Sequence[Any]) -> dict[str, Any]:
     """A list of texts, or of texts with their scores."""
-    if not all(map(_is_scored, one)):
+    if not one or not all(map(_is_scored, one)):
         return {"hypotheses": one}
     texts, scores = zip(*one, strict=True)
     return {"hypotheses": texts, "scores": scores}
@@ -896,6 +901,7 @@ def evaluate(
     Raises:
         UserError: For a mistake, with one sentence.
     """
+    from .exporting.places import model_in
     from .scoring.blimp import evaluate as evaluated
     from .scoring.blimp import means
     from .scoring.options import EvaluateConfig
@@ -907,13 +913,14 @@ def evaluate(
     with as_file(data_dir, "sentence_good", "sentence_bad") as place:
         fixed = {"models": names, "data_dir": place}
         rows = evaluated(options(EvaluateConfig, "evaluate", given, fixed))
-    scored = dict.fromkeys(row.model for row in rows)  # in the order of the names
     return {
         name: {
             kind if part == "blimp" else f"{part} {kind}": accuracy
-            for (part, kind), accuracy in means([row for row in rows if row.model == model]).items()
+            for (part, kind), accuracy in means(
+                [r for r in rows if r.model == model_in(name)]
+            ).items()
         }
-        for name, model in zip(names, scored, strict=True)
+        for name in names
     }
 
 

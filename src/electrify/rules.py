@@ -109,6 +109,12 @@ def _networks(recipe: Recipe) -> Iterator[str]:
         if width % heads:
             heads_of = f"{whose}num_attention_heads {heads}"
             yield f"{whose}hidden_size {width} must be a multiple of {heads_of}"
+        narrow = min(m.embedding_size, width // heads)
+        if m.init == "local" and narrow < 4:
+            yield f"init local needs heads and embeddings of at least 4, not {narrow}"
+        if m.row.rotary and width // heads % 2:
+            odd_width = f"rotary heads need an even width, not {width // heads}"
+            yield f"{whose}num_attention_heads: {odd_width}"
     if not learned:
         return
     odd = [name for name in GENERATOR_SIZES if own[name] != getattr(m, name)]
@@ -175,6 +181,14 @@ def _objective(recipe: Recipe) -> Iterator[str]:
         yield f"term_weights must be {shown}, not {','.join(sorted(weights))}"
     if not any(weights.values()):
         yield f"term_weights must not all be 0: {weights}"
+    if o.contrast_rows == 1:
+        yield "contrast_rows must be 0 or at least 2, not 1"
+    for name in ("mlm_share", "mlm_end_share"):
+        if getattr(o, name) and not weights.get("correct"):
+            yield f"{name} trains by the loss correct, whose weight is 0 in term_weights"
+    detects = o.correction == "none" or (o.correction != "plain" and weights.get("correct"))
+    if detects and not weights.get("rtd"):
+        yield f"correction {o.correction} needs the loss rtd, whose weight is 0 in term_weights"
 
 
 def _training(recipe: Recipe) -> Iterator[str]:
@@ -197,6 +211,8 @@ def _starts(recipe: Recipe) -> Iterator[str]:
     frozen = c.generator_training == "frozen"
     if frozen and not (t.generator_steps or t.init_generator):
         yield "generator_training frozen needs generator_steps or init_generator"
+    if m.init_rtd_bias != "zero" and t.init_discriminator:
+        yield "init_rtd_bias and init_discriminator exclude each other"
     if m.tie == "lower" and (t.init_generator or t.generator_steps):
         yield "tie lower excludes init_generator and generator_steps"
     for name in m.extends:

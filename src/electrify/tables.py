@@ -133,6 +133,8 @@ class ArchitectureRow:
     """Whether its initial values are always those of `init_scale: depth`."""
     narrow_embeddings: bool = True
     """Whether embeddings may be narrower than the layers."""
+    rotary: bool = False
+    """Whether positions rotate pairs of numbers, so that heads need an even width."""
     model_types: tuple[str, ...]
     """Each `model_type` that is read as this architecture. The first is exported."""
 

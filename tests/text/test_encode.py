@@ -100,7 +100,8 @@ def test_part_file_holds_both_splits(tmp_path: Path) -> None:
     tokens = sum(len(ids) for _, ids in found[1].values())
     assert found[0] == {
         "documents": 3, "words": 4, "characters": 19, "visible_characters": 18, "bytes": 19,
-        "tokens": tokens, "unk_tokens": 0, "unk_characters": 0, "unk_documents": 0
+        "tokens": tokens, "unk_tokens": 0, "unk_characters": 0, "unk_documents": 0,
+            "without_tokens": 0,
     }  # fmt: skip
     for i in range(0, len(good), 7):
         path.write_bytes(good[:i] + bytes([good[i] ^ 1]) + good[i + 1 :])

@@ -91,7 +91,10 @@ def model_card(run: Run, part: str, model: ExportedModel, state: Mapping[str, An
     fills = shown.fills and not use.note
     reading = use.reading or READING.format(model.table().name)
     code = [FILLING] if fills else [reading, INPUTS, LOGITS[shown.logits].format(use.code)]
-    notes = [so_far(config, part, state), use.note, AUTO, use.tuning]
+    note = so_far(config, part, state)
+    if part == DISCRIMINATOR and note:  # the encoder alone
+        code = [READING.format("AutoModel"), INPUTS]
+    notes = [note, use.note, AUTO, use.tuning]
     records = read(log) if log.is_file() else []
     last = config.train.max_steps if state is None else state["step"]
     records = [r for r in records if r["kind"] != "event" and r["step"] <= last]
@@ -114,8 +117,11 @@ def model_card(run: Run, part: str, model: ExportedModel, state: Mapping[str, An
 
 
 def so_far(config: Recipe, part: str, state: Mapping[str, Any] | None) -> str:
-    """A sentence if the exported checkpoint lies before the discriminator's head is trained. state:
-    that of the checkpoint, None at the end of a run."""
+    """A sentence if the discriminator's head has learned nothing. state: that of the exported
+    checkpoint, None at the end of a run."""
+    loss = next(iter(config.objective.row.losses))
+    if part == DISCRIMINATOR and not config.objective.term_weights[loss]:
+        return f"Its head has learned nothing in this run: its loss, `{loss}`, has weight 0."
     begins, own = first_asked(config), other_exports(config).get(part)
     shares = part == DISCRIMINATOR or (own is not None and own.same)
     if state is None or state["step"] > begins or not shares:

@@ -82,10 +82,16 @@ def load_config(path: str, *, causal: bool = False) -> Any:
 
 def read_config(path: str, **options: Any) -> Any:
     """The library's configuration, whatever model it is. options: of the library. Raises
-    UserError."""
+    UserError, also if the weights are quantised."""
     # A config.json may hold anything, and may raise anything.
     with quiet(), failing_as(f"{path}: cannot be loaded as a Hugging Face model"):
-        return AutoConfig.from_pretrained(path, **{"trust_remote_code": False} | options)
+        config = AutoConfig.from_pretrained(path, **{"trust_remote_code": False} | options)
+    need(
+        getattr(config, "quantization_config", None) is None,
+        f"{path}: its weights are quantised (quantization_config in config.json). Load it where it "
+        "was made and save it in float32",
+    )
+    return config
 
 
 def is_causal(config: Any) -> bool:

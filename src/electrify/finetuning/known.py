@@ -139,9 +139,13 @@ def _task(row: KnownTask, opened: Opened, *, test: bool) -> TaskData:
             else:
                 yield key, examples
 
-    train, validation = part(row.train), part(row.validation)
+    train, others = part(row.train), dict(row.also)
+    validation: Any = part(row.validation)
+    if validation is None and "test" in others:  # small treebanks
+        validation = part(tests := others.pop("test"))
+        notes.append(f"no development set: scored on {Path(tests[0]).name}")
     need(validation is not None, f"task {row.name!r}: no {' or '.join(row.validation)} there")
-    also = tuple(further(row.also, "is not scored"))
+    also = tuple(further(others, "is not scored"))
     tests = further(row.submission, "has no predictions", labelled=False) if test else ()
     parts: dict[str, Any] = {"train": train, "validation": validation, "test": tuple(tests)}
     more: dict[str, Any] = {"also": also, "epochs": row.epochs, "notes": tuple(notes)}

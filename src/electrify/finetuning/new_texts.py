@@ -101,6 +101,8 @@ class Files:
             found = list(islice(self._items(path), 1))
             need(bool(found), f"{path}: no texts")
             firsts += found
+        both = len({item.is_pair for item in firsts}) == 1
+        need(both, "some of the files have a second text, others have none: give them apart")
         return firsts
 
     def __iter__(self) -> Iterator[Item]:

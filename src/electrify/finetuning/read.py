@@ -362,6 +362,10 @@ def _kind_of(part: Part) -> Kind:
         two = whole and len(set(numbers)) == 2
         return "classification" if two or written else "regression"
     row, odd = part[numbers.index(None)]
+    # As written for people: 0,5 and 10.5 %.
+    written = [number_of(str(label).replace(",", ".").rstrip(" %")) for _, label in part]
+    whole = all(n is None or n.is_integer() for n in written)
+    numbers = numbers if None in written else written
     need(
         whole or numbers.count(None) > FEW * len(part),
         f"{row.where}: label {str(odd)[:40]!r} is not a number, and most others are",

@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from ..errors import UserError, must_have
+from ..errors import UserError, failing_as, must_have
 from ..files import json_text, must_be_ours, text_hash, write
 from ..recipe import Entry, Recipe, entries, entry, joined
 from ..text.corpus import Corpus
@@ -245,13 +245,17 @@ def merged(had: Result | None, new: Result) -> Result:
 
 
 def read_results(out: Path) -> dict[Key, Result]:
-    """The encoders of results.jsonl; several lines of one are joined."""
+    """The encoders of results.jsonl; several lines of one are joined. Raises UserError for a line
+    that is damaged."""
     from pydantic import TypeAdapter
 
     path, line_of = out / RESULTS, TypeAdapter(Result)
     found: dict[Key, Result] = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        new = line_of.validate_json(line)
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    for number, line in enumerate(lines, 1):
+        fact = f"{path}, line {number} is damaged. Remove it, and its run is made again"
+        with failing_as(fact):
+            new = line_of.validate_json(line)
         found[new.key] = merged(found.get(new.key), new)
     return found
 

@@ -44,6 +44,7 @@ _EASY = re.compile(r"[ -~\t\n\r]*")
 # more, characters that are not white space.
 UNK_CHARACTERS = "unk_characters"
 UNK_DOCUMENTS = "unk_documents"
+WITHOUT_TOKENS = "without_tokens"
 VISIBLE = "visible_characters"
 
 
@@ -78,6 +79,7 @@ def start(settings: Start) -> Callable[[Task], tuple[Path, bytes]]:
             "bytes": sum(len(text.encode()) for text in task.texts),
             "tokens": int(ids.size),
             "unk_tokens": int((ids == settings.unk).sum()),
+            WITHOUT_TOKENS: int((lengths == 0).sum()),
         }
         file, ids = io.BytesIO(), ids.astype(settings.dtype)
         np.savez(file, counts=json.dumps(counts), valid=task.valid, lengths=lengths, ids=ids)

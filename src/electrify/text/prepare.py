@@ -50,7 +50,7 @@ from .corpus import (
 )
 from .dedup import Pair, Sample, Seen, digest, fraction, is_held_out
 from .documents import documents
-from .encode import Start, Task, read_part, start, write_part
+from .encode import WITHOUT_TOKENS, Start, Task, read_part, start, write_part
 from .options import PrepareConfig
 from .report import COUNTED, beginnings, keeping_accents, look, must_know, must_know_sample
 from .sources import Source, choose_sources, shown
@@ -299,6 +299,9 @@ class Preparation:
         files = write_shards(self.folder, self._parts(), self._vocab_size, shard_mb=shard_mb)
         self.must_have_text(bool(files["splits"]["train"]))
         must_know(self.counts, self.options, where=shown(self.sources))
+        lost, of = self.counts[WITHOUT_TOKENS], self.counts["documents"]
+        fact = f"{lost:,} of {of:,} documents in {shown(self.sources)} give no token"
+        need(2 * lost <= of, fact, "choose a tokenizer that knows their characters")
         tokenizer = {p.name: sha256(p) for p in sorted((self.folder / TOKENIZER).iterdir())}
         manifest = Manifest(
             **files,

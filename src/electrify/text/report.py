@@ -18,7 +18,7 @@ from ..errors import UserError
 from ..progress import aligned, say
 from .corpus import Manifest
 from .documents import EMPTY_ROWS, documents
-from .encode import UNK_CHARACTERS, UNK_DOCUMENTS, VISIBLE, Encoder, counted
+from .encode import UNK_CHARACTERS, UNK_DOCUMENTS, VISIBLE, WITHOUT_TOKENS, Encoder, counted
 from .options import TRAINED, PrepareConfig
 from .sources import Source
 from .streams import text_chunks
@@ -29,6 +29,7 @@ SELDOM = {
     "encoding_errors": "not UTF-8 (documents)",
     "nul_characters": "NUL characters removed",
     "cuts": "cuts in very long documents",
+    WITHOUT_TOKENS: "documents without a token",
 }
 """Counts that are reported where they are not 0."""
 COUNTED = (

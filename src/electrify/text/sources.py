@@ -47,12 +47,13 @@ NAMED = SOURCE_CODE | IN_FOLDERS["line"]  # text if the user asks for it by name
 _ABOUT = re.compile(
     r"(readme|licen[cs]e|copying|notice|changelog|contributing|code_of_conduct)(\..*)?", re.I
 )
-# One of them is in a corpus (finished or not), a run, a study, results of fine-tuning, a model,
-# whose vocabularies, reports and cards have the endings of texts.
+# What is in a corpus (finished or not), a run, a study, results of fine-tuning, a model, whose
+# vocabularies, reports and cards have the endings of texts.
 _MADE_WITH = (
-    *("unigram.npy", "unfinished/state.json", "run.json", "study.yaml", "finetune.json"),
-    "electrify.json",
+    *(("manifest.json", "unigram.npy"), ("unfinished/state.json",), ("run.json", "config.yaml")),
+    *(("study.yaml", "encoders"), ("finetune.json",), ("electrify.json",)),
 )
+MADE = "folders that electrify made"
 _SHOWN = 3
 PYDOCS = "pydocs"
 HUB = "hub:"
@@ -228,7 +229,7 @@ def _resolved(item: str, further: frozenset[str]) -> list[Source]:
         folders = "" if "**" in item else "folders into which this pattern does not lead"
         matching = map(Path, sorted(glob.glob(str(path), recursive=True)))
         found = [
-            _found(p.name, p, folders if p.is_dir() else "", NAMED)
+            _found(p.name, p, folders if p.is_dir() else MADE * is_made(p.parent), NAMED)
             for p in matching
             if folders or not p.is_dir()
         ]
@@ -251,7 +252,7 @@ def _below(folder: Path) -> Iterator[tuple[Path, str]]:
         elif path.is_symlink():
             yield path, "links to folders (not followed)"
         elif is_made(path):
-            yield path, "folders that electrify made"
+            yield path, MADE
         else:
             yield from _below(path)
 
@@ -269,4 +270,4 @@ def _found(name: str, path: Path, why: str, further: frozenset[str]) -> Source:
 
 def is_made(folder: Path) -> bool:
     """Whether electrify made the folder."""
-    return any((folder / name).exists() for name in _MADE_WITH)
+    return any(all((folder / name).exists() for name in names) for names in _MADE_WITH)

@@ -166,7 +166,7 @@ def _json_rows(path: str | Path, found: Iterator[str]) -> Numbered:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=_each_once)
             if not isinstance(row, dict):
                 raise ValueError("not an object")
         except (ValueError, RecursionError) as e:
@@ -174,6 +174,13 @@ def _json_rows(path: str | Path, found: Iterator[str]) -> Numbered:
             fact = f"{path}, line {number}: broken JSON ({e}){hint}"
             raise UserError(fact, "write one object a line") from None
         yield number, row
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return row
 
 
 def _parquet_rows(path: Path, advance: Advance, only: str | None) -> Numbered:

@@ -302,13 +302,12 @@ def word_edges(folder: Path) -> WordEdges:
             "whitespace). Choose mask_unit token"
         )
     pieces = load_tokenizer(folder).get_vocab()
-    for token in described["added_tokens"]:
-        if token["special"]:
-            pieces.pop(token["content"], None)
+    special = {token["content"] for token in described["added_tokens"] if token["special"]}
     first_V = torch.full((max(pieces.values()) + 1,), ALWAYS_BEGINS, dtype=torch.int8)
     last_V = first_V.clone()
     for piece, number in pieces.items():
-        first_V[number], last_V[number] = edges(piece)
+        if piece not in special:
+            first_V[number], last_V[number] = edges(piece)
     return WordEdges(first_V, last_V)
 
 

@@ -178,7 +178,7 @@ def auto(
     start = next((fields[name] for name in STARTS if fields.get(name)), None)
     folder, budgets = prepared(data, run, tokenizer=start), measured_budgets()
     if minutes is not None and facts_of(run):
-        return folder, override(load(run / CONFIG), fields)
+        return folder, override(load(run / CONFIG, trusted=False), fields)
 
     def cost(recipe: Recipe) -> RecipeFlops:
         vocab_size = Corpus(folder, "train").manifest.vocab_size

@@ -12,7 +12,7 @@ from ..process import status_of_stop
 from ..progress import say, show
 from ..recipe import SECTION_OF, Recipe, load, override
 from ..values import Hidden, Options, Positional, Positive
-from . import CONFIG
+from . import CONFIG, FACTS
 
 if TYPE_CHECKING:
     from .run import Result
@@ -47,10 +47,12 @@ class Pretrain(Options):
 
     @classmethod
     def defaults(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        begun = Path(given.get("output_dir", "")) / CONFIG
-        name = given.get("recipe") or (str(begun) if begun.is_file() else DEFAULT_RECIPE)
         flags = {field: value for field, value in given.items() if field in SECTION_OF}
-        return {"base": load(DEFAULT_RECIPE if name == AUTO else name), "changes": flags}
+        run, name = Path(given.get("output_dir") or ""), given.get("recipe")
+        if name is None and (run / FACTS).is_file() and any(run.glob("checkpoint-*")):
+            return {"base": load(run / CONFIG, trusted=False), "changes": flags}
+        base = load(DEFAULT_RECIPE if name in (None, AUTO) else name)
+        return {"base": base, "changes": flags}
 
     def check(self) -> None:
         if self.train_minutes is not None and "max_steps" in self.changes:

@@ -137,8 +137,10 @@ def notes(job: Job, given: frozenset[str]) -> Iterator[str]:
         yield f"note: train_batch_size is {rows}; per_device_train_batch_size only cuts it"
     own = architecture_named(recipe.model.architecture, recipe.model.options)
     shape = {field.name for field in fields(own.shape_type)}
-    for name in sorted(given & shape) if recipe.train.init_discriminator else ():
-        yield f"note: {name} has no effect, because init_discriminator sets the shape"
+    idle = ", ".join(sorted(given & shape)) if recipe.train.init_discriminator else ""
+    if idle:
+        has = "have" if "," in idle else "has"
+        yield f"note: {idle} {has} no effect, because init_discriminator sets the shape"
 
 
 def two_stages(job: Job) -> Result:

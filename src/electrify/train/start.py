@@ -172,6 +172,12 @@ def with_shapes(
         shape = replace(shape, **{name: getattr(encoder, name) for name in same})
     must_hold_rows(recipe, shape, start)
     need(
+        recipe.model.tie == "none" or shape.embedding_size == encoder.embedding_size,
+        f"{start} has embeddings of {shape.embedding_size}, the encoder of "
+        f"{encoder.embedding_size}",
+        "with init_generator choose tie=none, or equal ones",
+    )
+    need(
         recipe.model.tie != "all" or shape == encoder,
         f"tie=all shares all of the encoder, and {start} has another shape",
     )
@@ -241,6 +247,8 @@ def fill_from(built: Built, recipe: Recipe, starts: Starts) -> Iterator[str]:
         learns = name == DISCRIMINATOR or recipe.corruption.generator_training != "frozen"
         for line in load_model(built.exports[name], starts[name], learns=learns):
             yield f"{name}: {starts[name]}: {line}"
+    if len(starts) == 2 and recipe.model.tie not in ("none", "gdes"):
+        yield f"of the weights that both share, {starts[DISCRIMINATOR]} decides"
     if alone:
         words.level()
     for name in sorted(built.exports.keys() - starts.keys()) if starts else ():
