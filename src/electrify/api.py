@@ -458,7 +458,7 @@ def finetune(
         "task is for known tasks such as sst2. What your own examples are is found by their labels,"
         " or set by problem_type",
     )
-    if not hasattr(seeds, "__index__"):
+    if isinstance(seeds, Sequence):
         need(bool(seeds), "seeds must be a number of runs, or their seeds")
         given["seed"], in_a_row = seeds[0], list(range(seeds[0], seeds[0] + len(seeds)))
         need(list(seeds) == in_a_row, f"seeds must be a number of runs, or like {in_a_row}")

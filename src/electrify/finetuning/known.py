@@ -141,7 +141,7 @@ def _task(row: KnownTask, opened: Opened, *, test: bool) -> TaskData:
 
     train, others = part(row.train), dict(row.also)
     validation: Any = part(row.validation)
-    if validation is None and "test" in others:  # small treebanks
+    if not validation and "test" in others:  # small treebanks
         validation = part(tests := others.pop("test"))
         notes.append(f"no development set: scored on {Path(tests[0]).name}")
     need(validation is not None, f"task {row.name!r}: no {' or '.join(row.validation)} there")
