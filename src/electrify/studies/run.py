@@ -193,8 +193,11 @@ def forecast(study: Study) -> dict[str, Any]:
         grouped[trial.entry, trial.budget].append(trial)
     rows, minutes = [], 0.0
     for (entry, budget), trials in grouped.items():
-        left = sum(trial.key not in done for trial in trials)
-        first = trials[0]
+        waiting = [trial for trial in trials if trial.key not in done]
+        left, first = len(waiting), (waiting or trials)[0]
+        # The longest run may be over without having kept a checkpoint for a budget of today.
+        if study.longest[first.entry, first.seed].key in done and not start_of(study, first):
+            first = replace(first, starts_at=None)
         counted = as_started(first.recipe, study.cost.vocab_size)
         own = first.own_share * hardware_flops(study, counted) * rates.get(entry, 0.0) / 60
         objective = outline(counted, vocab_size=study.cost.vocab_size).objective
