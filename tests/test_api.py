@@ -3,6 +3,8 @@
 import logging
 import math
 import os
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +251,17 @@ def test_a_recipe_by_its_path_and_a_run_that_is_to_be_longer(corpus, run, tmp_pa
     with pytest.raises(UserError, match=r"To train longer, .* init_discriminator=.*discriminator"):
         electrify.pretrain(corpus, path, output_dir=run.folder, **fields | {"max_steps": 6})
     assert electrify.doctor(run.folder).ok
+
+
+def test_a_run_names_no_code(run, corpus, tmp_path) -> None:
+    """The recipe of a run that is resumed is read, and no module that it names is imported."""
+    copy = tmp_path / "run"
+    shutil.copytree(run.folder, copy)
+    path = copy / "config.yaml"
+    path.write_text(path.read_text().replace("objective: rtd", "objective: antigravity:Thing"))
+    with pytest.raises(UserError, match="antigravity"):
+        electrify.pretrain(corpus, output_dir=copy)
+    assert "antigravity" not in sys.modules
 
 
 def test_recipes() -> None:
