@@ -12,6 +12,9 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from transformers import PreTrainedTokenizerFast
 from vocabularies import AUTO, EVERY, NONE, SPACES, asked, some_texts, trained
 
 from electrify.errors import UserError
@@ -157,6 +160,17 @@ def test_words_between_white_space(kind: str, tmp_path: Path) -> None:
     text = "CC(=O)Oc1ccccc1 Cl\n\tNa+  sat."
     found = words_by_edges(kind, SPACES, text, tmp_path)
     assert [w.strip() for w in found if w.strip()] == text.split()
+
+
+def test_special_tokens_may_have_the_highest_ids(tmp_path: Path) -> None:
+    """As in a tokenizer to which they were added."""
+    tokenizer = Tokenizer(WordPiece({"[UNK]": 0, "a": 1, "##b": 2}, unk_token="[UNK]"))
+    tokenizer.add_special_tokens(["[UNK]", "[CLS]", "[SEP]"])
+    names = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
+    fast.save_pretrained(tmp_path)
+    ids = torch.tensor([3, 1, 2, 4])
+    assert word_edges(tmp_path).joins(ids[:-1], ids[1:]).tolist() == [False, True, False]
 
 
 def test_text_without_words_is_refused(tmp_path: Path) -> None:
