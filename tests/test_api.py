@@ -179,6 +179,7 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     both = electrify.predict(done.model, ["cat 3", "house"])
     assert both[0] == one
     assert electrify.predict(done, pd.Series(["cat 3", "house"])) == both
+    assert electrify.predict(done, pd.DataFrame({"text": ["cat 3", "house"], "n": 1})) == both
     assert electrify.load(done).predict("cat 3") == one
     assert done.metrics["accuracy"] == float(done.scores["accuracy"])
     assert str(done) == done.table

@@ -21,6 +21,8 @@ CASES = [
     # the encoder
     ("init", "electra-deberta-tiny init=bert"),
     ("hidden_size", "electra-tiny num_attention_heads=3"),
+    ("init", "electra-tiny embedding_size=3"),
+    ("num_attention_heads", "bert-modernbert-tiny num_attention_heads=128 init=published"),
     ("generator_hidden_size", "bert-tiny generator_hidden_size=64"),
     ("tie_layers", "bert-tiny tie_layers=1"),
     # the generator
@@ -43,6 +45,13 @@ CASES = [
     # the weights
     ("term_weights", "electra-tiny term_weights=generator=1,rtd=50,sentence=1"),
     ("contrast_rows", "corrective-tiny contrast_rows=8"),
+    (
+        "contrast_rows",
+        "corrective-tiny contrast_rows=1 term_weights=generator=1,rtd=1,correct=1,contrast=1",
+    ),
+    ("mlm_share", "corrective-tiny mlm_share=0.4 term_weights=generator=1,rtd=50,correct=0"),
+    ("correction", "corrective-tiny correction=gate term_weights=generator=1,rtd=0,correct=1"),
+    ("init_rtd_bias", "electra-tiny init_rtd_bias=replaced init_discriminator=folder"),
     ("term_weights", "electra-tiny term_weights=rtd=50"),
     ("term_weights", "electra-tiny term_weights=generator=0,rtd=0"),
     # training

@@ -230,6 +230,8 @@ class PretrainedRun:
     """The metrics of the last validation; `loss` as in `history`."""
     tokens: int
     seconds: float
+    term_weights: Mapping[str, float] = field(repr=False)
+    """The weight of each loss."""
 
     def __fspath__(self) -> str:
         return str(self.folder)
@@ -245,11 +247,10 @@ class PretrainedRun:
     def history(self) -> list[dict[str, Any]]:
         """The records of the log, `kind` train, valid or event, in order. `loss` is the sum of
         their losses by `term_weights`."""
-        from .train import CONFIG, METRICS
+        from .train import METRICS
         from .train.log import read
 
-        weights = load_recipe(self.folder / CONFIG).objective.term_weights
-        return [with_loss(record, weights) for record in read(self.folder / METRICS)]
+        return [with_loss(record, self.term_weights) for record in read(self.folder / METRICS)]
 
 
 def with_loss(record: Mapping[str, Any], weights: Mapping[str, float]) -> dict[str, Any]:
@@ -309,9 +310,10 @@ def pretrain(
     else:
         asked = Pretrain.of(given | ({"recipe": os.fspath(recipe)} if recipe else {}))
     run, own = asked.train()
-    validation = with_loss(run.validation, own.objective.term_weights)
+    weights = own.objective.term_weights
+    validation = with_loss(run.validation, weights)
     return PretrainedRun(
-        run.run, run.exported, run.step, run.finished, validation, run.tokens, run.seconds
+        run.run, run.exported, run.step, run.finished, validation, run.tokens, run.seconds, weights
     )
 
 
@@ -555,7 +557,7 @@ class Encoder:
         import numpy as np
 
         def vectors(of: Any) -> Any:
-            given = [of] if isinstance(of, str) else list(rows_of(of))
+            given = [of] if isinstance(of, str) else texts_in(of)
             return self.embed(given) if all(isinstance(one, str) for one in given) else given
 
         if isinstance(first, str) and isinstance(second, str):
@@ -645,12 +647,16 @@ def load(model: Name, *, architecture: str | None = None, device: str = "auto") 
 
 def _of_each(texts: Any, work: Callable[[list[Any]], Any]) -> Any:
     """The results for several texts, or the one for one text."""
-    if isinstance(texts, str):
-        return work([texts])[0]
-    # A data frame or data set has its texts in a column.
-    return work(
-        [row[TEXT] if isinstance(row, dict) and TEXT in row else row for row in rows_of(texts)]
-    )
+    return work([texts])[0] if isinstance(texts, str) else work(texts_in(texts))
+
+
+def texts_in(data: Any) -> list[Any]:
+    """The elements of a list or generator, or the column of texts (or lists of words) of a data
+    frame or data set."""
+    found = list(rows_of(data))
+    first = found[0] if found and isinstance(found[0], dict) else {}
+    column = next((name for name in (TEXT, "tokens", "words") if name in first), None)
+    return found if column is None else [row[column] for row in found]
 
 
 def _predictions(predictor: Any, texts: Any, pairs: Any) -> Any:
@@ -662,13 +668,13 @@ def _predictions(predictor: Any, texts: Any, pairs: Any) -> Any:
     one = isinstance(texts, str)
     if predictor.kind == "tagging":
         texts = texts.split() if one else texts
-        several = list(rows_of(texts))
+        several = texts_in(texts)
         one = one or (bool(several) and isinstance(several[0], str))
         several = [several] if one else several
     else:
         takes_pairs = predictor.reading.get("pairs") or predictor.kind == "answering"
         one = one or (takes_pairs and pairs is None and is_pair(texts))
-        several = [texts] if one else list(rows_of(texts))
+        several = [texts] if one else texts_in(texts)
         if several and pairs is None and all(map(is_pair, several)):
             several, pairs = map(list, zip(*several, strict=True))
     pairs = [pairs] if isinstance(pairs, str) else pairs

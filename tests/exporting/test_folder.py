@@ -190,6 +190,13 @@ def test_the_card_tells_the_run(tmp_path):
     )
 
 
+def test_the_card_of_a_head_that_learned_nothing_shows_the_encoder(tmp_path):
+    idle = override(RTD, {"term_weights": {"generator": 1.0, "rtd": 0.0}})
+    card = (exports(tmp_path / "run", idle)["discriminator"] / "README.md").read_text()
+    assert "ElectraForPreTraining" not in card
+    assert "its loss, `rtd`, has weight 0" in card
+
+
 @pytest.mark.parametrize("corruptor", ["generator", "mixture"])
 def test_a_generator_that_learns_nothing_is_not_exported(tmp_path, corruptor):
     fields = {"corruptor": corruptor, "term_weights": {"generator": 0.0, "rtd": 50.0}}

@@ -1,6 +1,7 @@
 """Starting from Hugging Face folders: what is taken, what is told, what is refused. Every folder
 here is written by transformers itself."""
 
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -28,6 +29,7 @@ from electrify.train.start import (
     load_model,
     must_know_the_words,
     shape_in,
+    with_shapes,
 )
 from small import pretrain_words
 
@@ -150,6 +152,15 @@ def test_a_folder_that_does_not_fit(tmp_path, fields, lacks, says):
     with pytest.raises(UserError, match=says):
         load_model(built.discriminator, start)
     assert not changed(built, before, "discriminator")
+
+
+def test_a_generator_with_other_embeddings_needs_words_of_its_own(tmp_path):
+    """Also one whose words are the encoder's and a difference."""
+    start = folder(tmp_path, "ElectraForMaskedLM", SMALL | {"embedding_size": 4})
+    for tie, fits in (("gdes", False), ("none", True)):
+        fields = {"tie": tie, "init_generator": start, "init_discriminator": None}
+        with contextlib.nullcontext() if fits else pytest.raises(UserError, match="tie=none"):
+            with_shapes(override(RTD, fields), {}, vocab_size=None)
 
 
 def test_vocabularies_are_compared_word_by_word(tmp_path):

@@ -95,6 +95,21 @@ def test_squad(tmp_path: Path) -> None:
     found = read_task(TASKS["squad2"], str(tmp_path))
     assert found.metrics == TASKS["squad2"].metrics
     assert found.notes[1].startswith("dev-v2.0-half.json (2 questions) stands in for the official")
+    assert found.notes[2].startswith("2 of 2 validation contexts of questions also occur in")
+
+
+def test_a_treebank_without_a_development_set(tmp_path: Path) -> None:
+    """It is scored on its test set."""
+    word = "".join(
+        f"{k}\t{word}\t_\t{tag}\t_\t_\t0\t_\t_\t_\n"
+        for k, (word, tag) in enumerate((("dogs", "NOUN"), ("bark", "VERB")), 1)
+    )
+    for part in ("train", "test"):
+        (tmp_path / "UD_X").mkdir(exist_ok=True)
+        (tmp_path / "UD_X" / f"en_x-ud-{part}.conllu").write_text(word)
+    found = read_task(TASKS["ud"], str(tmp_path))
+    assert (len(found.validation), found.also) == (1, ())
+    assert any(note.startswith("no development set: scored on") for note in found.notes)
 
 
 @pytest.fixture

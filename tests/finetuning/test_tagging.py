@@ -1,4 +1,4 @@
-"""Tagging: windows_of_words, the tokens of words, and the mean of their logits."""
+"""Tagging: windows, the tokens of words, and the mean of their logits."""
 
 import itertools
 from collections import Counter, defaultdict

@@ -292,6 +292,10 @@ def test_results_alone_are_enough_to_go_on(
     write_results(elsewhere, [line(planned, 0)])
     study = plan_study(config(small_data, tmp_path, output_dir=str(elsewhere)))
     assert study.finished(read_results(elsewhere)) == {study.trials[0].key}
+    file = elsewhere / "results.jsonl"
+    file.write_text(file.read_text()[:-20])
+    with pytest.raises(UserError, match="line 1 is damaged"):
+        read_results(elsewhere)
 
 
 def attempt(failed: dict[str, str], steps: int = 10, **scores: float) -> Result:

@@ -12,6 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from tokenizers.processors import TemplateProcessing
+from transformers import PreTrainedTokenizerFast
 from vocabularies import some_texts
 
 from electrify.errors import UserError
@@ -152,6 +156,23 @@ def test_a_preset_on_the_command_line(tmp_path: Path) -> None:
     assert manifest.options["vocab_size"] == 99
     assert manifest.counts["documents"] == 200
     assert manifest.counts["unk_tokens"] == 0
+
+
+def test_a_tokenizer_that_knows_no_character_of_the_text(tmp_path: Path) -> None:
+    """Without [UNK] it drops them, and nothing would be left to train on."""
+    pieces = ["a", "[CLS]", "[SEP]", "[PAD]", "[MASK]"]
+    bare = Tokenizer(BPE({piece: k for k, piece in enumerate(pieces)}, []))
+    bare.add_special_tokens(pieces[1:])
+    ends = [("[CLS]", 1), ("[SEP]", 2)]
+    frame = {"single": "[CLS] $A [SEP]", "pair": "[CLS] $A [SEP] $B:1 [SEP]:1"}
+    bare.post_processor = TemplateProcessing(**frame, special_tokens=ends)
+    names = {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]"}
+    fast = PreTrainedTokenizerFast(tokenizer_object=bare, mask_token="[MASK]", **names)
+    fast.save_pretrained(tmp_path / "given")
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n\n".join([*(f"xyz {k}" for k in range(20)), "a a"]))
+    with pytest.raises(UserError, match=r"20 of 21 documents .* give no token"):
+        run(texts, tmp_path / "out", tokenizer=str(tmp_path / "given"), valid_fraction=0.0)
 
 
 def test_documents_that_come_again_are_not_one_more(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from transformers import AutoTokenizer, {0}
 
 tokenizer, model = AutoTokenizer.from_pretrained("FOLDER"), {0}.from_pretrained("FOLDER")"""
 INPUTS = 'inputs = tokenizer("The chef ate the meal.", return_tensors="pt")'
+STATES = "states = model(**inputs).last_hidden_state"
 FILLING = """\
 from transformers import pipeline
 
@@ -93,7 +94,7 @@ def model_card(run: Run, part: str, model: ExportedModel, state: Mapping[str, An
     code = [FILLING] if fills else [reading, INPUTS, LOGITS[shown.logits].format(use.code)]
     note = so_far(config, part, state)
     if part == DISCRIMINATOR and note:  # the encoder alone
-        code = [READING.format("AutoModel"), INPUTS]
+        code = [READING.format("AutoModel"), INPUTS, STATES]
     notes = [note, use.note, AUTO, use.tuning]
     records = read(log) if log.is_file() else []
     last = config.train.max_steps if state is None else state["step"]

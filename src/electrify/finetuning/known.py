@@ -21,6 +21,7 @@ from ..text.columns import number_of, text_columns
 from ..text.tables import Row, lines
 from . import read
 from .options import FinetuneConfig
+from .split import validated
 from .tasks import Described, Example, KnownTask, Sentence, TaskData, tasks_named
 
 MALFORMED = 0.01
@@ -151,7 +152,8 @@ def _task(row: KnownTask, opened: Opened, *, test: bool) -> TaskData:
     more: dict[str, Any] = {"also": also, "epochs": row.epochs, "notes": tuple(notes)}
     if row.kind in ("tagging", "answering"):
         make = read.tagging_of if row.kind == "tagging" else read.answering_of
-        return make(row.name, train, validation, **more)
+        made = make(row.name, train, validation, **more)
+        return validated(made) if row.kind == "answering" else made
     described = {each.name: getattr(row, each.name) for each in fields(Described)}
     return TaskData(**described | parts | more)
 
