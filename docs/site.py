@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 import electrify
-from electrify import cli, recipes
+from electrify import api, cli, recipes
 
 ROOT = Path(__file__).parent.parent
 SITE = ROOT / "build" / "docs"
@@ -72,12 +72,15 @@ def listing() -> str:
 
 
 def functions() -> str:
-    """The public names, from their docstrings."""
+    """The public names, from their docstrings: functions and then classes, in the order of api.py,
+    which is that of use. What other modules define comes last."""
     homes = {name: getattr(electrify, name).__module__ for name in electrify.__all__}
-    names = sorted(homes, key=lambda name: (name[0].isupper(), name.lower()))
+    order = [name for name in vars(api) if homes.get(name) == api.__name__]
+    order += sorted(homes.keys() - set(order))
     asked = (
-        f"::: {homes[name]}.{getattr(electrify, name).__name__}\n    options: {{heading: {name}}}"
-        for name in names
+        f"::: {homes[name]}.{getattr(electrify, name).__name__}\n"
+        f"    options: {{heading: {name}, toc_label: {name}}}"
+        for name in sorted(order, key=lambda name: name[0].isupper())
     )
     return "# Python\n\n" + "\n\n".join(asked) + "\n"
 
