@@ -18,7 +18,10 @@ from electrify.train.options import Pretrain
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 FOLDERS = ("docs", "research", "benchmarks", "examples")
-PAGES = [README, *(page for name in FOLDERS for page in sorted((ROOT / name).rglob("*.md")))]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *(page for name in FOLDERS for page in sorted((ROOT / name).rglob("*.md"))),
+]
 # What was run and measured, with the flags of its day.
 HISTORY = ("results.md", "log.md")
 FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
