@@ -11,10 +11,11 @@ from typing import Any
 import pandas as pd
 import pytest
 from numpy.linalg import norm
+from transformers import AutoTokenizer
 
 import electrify
 from electrify import UserError
-from electrify.api import as_keywords, is_named
+from electrify.api import as_keywords, is_named, rows_of
 from electrify.studies import run as studies
 from small import SMALL
 
@@ -60,8 +61,33 @@ def test_texts_in_memory_are_those_of_a_file(corpus, tmp_path):
     assert (same.folder / shard).read_bytes() == (corpus.folder / shard).read_bytes()
 
 
+def test_a_tokenizer_of_transformers(corpus, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(corpus.folder / "tokenizer")
+    for _ in range(2):  # the second call finds the same corpus
+        given = {"output_dir": tmp_path / "data", "workers": 1, "tokenizer": tokenizer}
+        assert electrify.prepare(TEXTS, **given).tokens == corpus.tokens
+
+
+def test_classes_of_data_sets_are_names():
+    datasets = pytest.importorskip("datasets")
+    classes = datasets.ClassLabel(names=["O", "B-PER"])
+    features = datasets.Features(
+        {"text": datasets.Value("string"), "label": classes, "tags": datasets.List(classes)}
+    )
+    given = {"text": ["a b", "c"], "label": [1, -1], "tags": [[1, 0], [0]]}
+    assert list(rows_of(datasets.Dataset.from_dict(given, features=features))) == [
+        {"text": "a b", "label": "B-PER", "tags": ["B-PER", "O"]},
+        {"text": "c", "label": None, "tags": ["O"]},
+    ]
+
+
 def test_a_run(run: electrify.PretrainedRun) -> None:
     assert run.finished
+    assert run.path == str(run.discriminator)
+    with pytest.raises(AttributeError, match="no attribute 'hystory'; did you mean 'history'"):
+        _ = run.hystory  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="did you mean 'doctor'"):
+        _ = electrify.check
     assert run.step == 4
     assert (run.discriminator / "model.safetensors").is_file()
     assert {"rtd", "generator"} <= run.validation.keys()
@@ -91,6 +117,9 @@ def test_an_encoder_that_stays_loaded(run: electrify.PretrainedRun) -> None:
     logs = [math.log(1 - token.probability) for token in found.tokens]
     assert encoder.score("the cat") == pytest.approx(sum(logs), abs=1e-4)
     assert encoder.score(["the cat"] * 2).tolist() == [encoder.score("the cat")] * 2
+    several = ["the cat", "a house", "the cat on the mat"]
+    one_by_one = encoder.encode(several, batch_size=1)
+    assert one_by_one == pytest.approx(encoder.encode(several), abs=1e-6)
     assert [word["word"] for word in found] == [word.word for word in found] == ["the", "cat"]
     assert (
         [word.score for word in found]
@@ -156,6 +185,7 @@ def test_a_comparison(corpus, tmp_path, monkeypatch):
         lr_scheduler_type="recipe",
     )
     assert not found.failed
+    assert str(found) == found.table
     frame = found.to_pandas()
     assert {"stsb:cosine"} <= set(frame["task"])
 
@@ -183,6 +213,18 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     assert electrify.load(done).predict("cat 3") == one
     assert done.metrics["accuracy"] == float(done.scores["accuracy"])
     assert str(done) == done.table
+    texts, labels = zip(*EXAMPLES, strict=True)
+    again = {"output_dir": tmp_path / "out", "seeds": [3, 4], "epochs": 1, "threads": 1}
+    same = electrify.finetune(run.discriminator, list(texts), list(labels), **again)
+    assert same.scores == done.scores
+    right = [done.predict(text).label == label for text, label in EXAMPLES]
+    frame = pd.DataFrame({"text": texts, "label": labels})
+    scored = electrify.evaluate(done, frame)[str(done.folder)]
+    assert scored == done.evaluate(EXAMPLES)
+    assert scored["accuracy"] == sum(right) / len(right)
+    with pytest.raises(UserError, match="given rows: boat: no class of"):
+        done.evaluate([*EXAMPLES, ("a", "boat")])
+    assert done.path == str(done.model)
     done.save_pretrained(tmp_path / "copy")
     electrify.load(tmp_path / "copy").save_pretrained(tmp_path / "again")
     done.save_pretrained(tmp_path / "again")
@@ -217,7 +259,7 @@ def test_pairs_of_sentences_and_lists_without_scores(run: electrify.PretrainedRu
         ("pretrain", ("electra-tiny", "data"), {}, "is a recipe"),
         ("prepare", ({"train": TEXTS},), {}, "Give one of its parts"),
         ("predict", ("m", ["a"]), {"top_k": 2}, "predict.. has no argument 'top_k'"),
-        ("finetune", ("m",), {"test_file": EXAMPLES}, "did you mean 'validation_file'"),
+        ("finetune", ("m", ["a", "b"]), {"labels": [1]}, "2 texts, but 1 labels"),
         ("finetune", ("m", [("a",) * 4]), {}, "row 1 is"),
         ("finetune", ("m", EXAMPLES), {"seeds": [0, 3]}, "seeds must be a number"),
         ("compare", ("data", ["bert-tiny"]), {"max_steps": 9}, "did you mean 'budgets'"),
@@ -275,3 +317,26 @@ def test_every_name_is_there() -> None:
     for name in electrify.__all__:
         assert getattr(electrify, name).__doc__, name
     assert os.fspath(electrify.PreparedCorpus(Path("a"), 1, 1, 1, {})) == "a"
+
+
+CONTEXT = "the cat sat on the mat near the house"
+KINDS: dict[str, list[Any]] = {
+    "regression": [(f"cat {i}", i / 7) for i in range(14)],
+    "pairs": [(f"cat {i}", f"house {i % 3}", "same" if i % 2 else "other") for i in range(14)],
+    "multilabel": [(f"cat {i}", ["a", "b"][: 1 + i % 2]) for i in range(14)],
+    "tagging": [{"tokens": ["the", "cat", str(i)], "tags": ["O", "B-X", "I-X"]} for i in range(14)],
+    "answering": [
+        {"question": f"who sat {i}", "context": CONTEXT, "answers": ["the cat"]} for i in range(14)
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_saved_model_scores_as_it_was_scored(kind: str, run, tmp_path: Path) -> None:
+    """The examples in another order, so that classes have other numbers."""
+    examples = KINDS[kind]
+    how: dict[str, Any] = {"epochs": 1, "threads": 1, "baselines": False}
+    done = electrify.finetune(run, examples, examples[:8], output_dir=tmp_path / "out", **how)
+    scored = electrify.load(done).evaluate(examples[:8][::-1])
+    for name, score in done.scores.items():  # predictions are rounded to seven digits
+        assert scored[name] == pytest.approx(score.mean, abs=1e-3, nan_ok=True), name

@@ -16,7 +16,7 @@ import shutil
 import statistics
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from . import recipe as _recipe
 from .checkup import doctor as doctor
-from .errors import SAME, meant_by, nearest, need
+from .errors import SAME, Named, meant_by, nearest, need
 from .errors import UserError as UserError
 from .progress import show_on_terminals
 from .progress import show_progress as show_progress
@@ -108,8 +108,22 @@ def rows_of(data: Any) -> Iterator[Any]:
         )
     if hasattr(data, "to_dict") and hasattr(data, "columns"):
         yield from data.to_dict("records")
-    else:
-        yield from data
+        return
+    named = dict[str, Sequence[str]]()
+    for column, feature in (getattr(data, "features", None) or {}).items():
+        names = getattr(getattr(feature, "feature", feature), "names", None)
+        named |= {column: names} if names else {}
+    for row in data:
+        of_classes = {column: name_of(row[column], names) for column, names in named.items()}
+        yield row | of_classes if of_classes else row
+
+
+def name_of(value: Any, names: Sequence[str]) -> Any:
+    """The name of a class of `datasets`, given by its number; -1, of no class, is None. A list of
+    numbers is a list of names."""
+    if isinstance(value, list):
+        return [name_of(one, names) for one in value]
+    return names[value] if value is not None and value >= 0 else None
 
 
 def is_named(data: Any) -> bool:
@@ -168,7 +182,7 @@ def plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class PreparedCorpus:
+class PreparedCorpus(Named):
     """A corpus of shards, which `pretrain` takes in place of its folder."""
 
     folder: Path
@@ -193,7 +207,8 @@ def prepare(
             iterable of str, a data frame or data set with the column `text_column`.
         output_dir: The folder of the corpus.
         preset: Defaults for a kind of text: prose, code, smiles, protein, dna or logs.
-        given: Options of `electrify prepare`, such as tokenizer, vocab_size, lowercase.
+        given: Options of `electrify prepare`, such as vocab_size, lowercase, tokenizer (also a
+            tokenizer of transformers).
 
     Raises:
         UserError: For a mistake, with one sentence.
@@ -203,13 +218,19 @@ def prepare(
 
     given = (defaults_of(preset, given) if preset else {}) | given
     fixed: dict[str, Any] = {"output_dir": os.fspath(output_dir)}
-    if is_named(texts):
-        one = isinstance(texts, str | os.PathLike)
-        names = tuple(os.fspath(name) for name in ([texts] if one else texts))
-        manifest = made(options(PrepareConfig, "prepare", given, fixed | {"inputs": names}))
-    else:
-        with as_file(texts, given.get("text_column", TEXT)) as file:
-            manifest = made(options(PrepareConfig, "prepare", given, fixed | {"inputs": (file,)}))
+    with ExitStack() as held:
+        if is_named(texts):
+            one = isinstance(texts, str | os.PathLike)
+            fixed["inputs"] = tuple(os.fspath(name) for name in ([texts] if one else texts))
+        else:
+            file = held.enter_context(as_file(texts, given.get("text_column", TEXT)))
+            fixed["inputs"] = (file,)
+        tokenizer: Any = given.get("tokenizer")
+        if hasattr(tokenizer, "save_pretrained"):
+            folder = Path(held.enter_context(tempfile.TemporaryDirectory())) / "tokenizer"
+            tokenizer.save_pretrained(folder)
+            given |= {"tokenizer": str(folder)}
+        manifest = made(options(PrepareConfig, "prepare", given, fixed))
     counts = manifest.counts
     return PreparedCorpus(
         Path(output_dir), counts["documents"], counts["tokens"], manifest.vocab_size, counts
@@ -217,7 +238,7 @@ def prepare(
 
 
 @dataclass(frozen=True)
-class PretrainedRun:
+class PretrainedRun(Named):
     """A run, finished or stopped."""
 
     folder: Path
@@ -242,6 +263,11 @@ class PretrainedRun:
         if not self.exported:
             raise UserError(f"{self.folder} was stopped at step {self.step}: nothing is exported")
         return self.exported.get("discriminator") or next(iter(self.exported.values()))
+
+    @property
+    def path(self) -> str:
+        """`discriminator` as text, for libraries that take no Path."""
+        return str(self.discriminator)
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -348,8 +374,8 @@ class Score:
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, repr=False)
+class Prediction(Named):
     """What a fine-tuned model predicts for one text: the fields of its kind, the others None."""
 
     label: str | None = None
@@ -369,6 +395,10 @@ class Prediction:
     answer_score: float | None = None
     no_answer_score: float | None = None
 
+    def __repr__(self) -> str:
+        known = (f"{name}={value!r}" for name, value in vars(self).items() if value is not None)
+        return f"Prediction({', '.join(known)})"
+
     @property
     def score(self) -> Any:
         """The same as `probability`, under the name of transformers' pipelines."""
@@ -376,7 +406,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class FineTuned:
+class FineTuned(Named):
     """An encoder that was fine-tuned on a task."""
 
     folder: Path
@@ -395,6 +425,11 @@ class FineTuned:
         return self.table
 
     @property
+    def path(self) -> str:
+        """`model` as text, for libraries that take no Path. Raises UserError if none was saved."""
+        return str(self._saved)
+
+    @property
     def metrics(self) -> dict[str, float]:
         """The medians of the scores."""
         return {name: score.median for name, score in self.scores.items()}
@@ -409,6 +444,10 @@ class FineTuned:
         """See `electrify.predict`."""
         return predict(self._saved, texts, **given)
 
+    def evaluate(self, examples: Any, **given: Any) -> dict[str, float]:
+        """See `Encoder.evaluate`."""
+        return Encoder(self._saved).evaluate(examples, **given)
+
     def save_pretrained(self, folder: Name) -> None:
         """See `Encoder.save_pretrained`."""
         Encoder(self._saved).save_pretrained(folder)
@@ -420,6 +459,7 @@ def finetune(
     train_file: Any = None,
     validation_file: Any = None,
     *,
+    labels: Any = None,
     task: str | Sequence[str] = (),
     output_dir: Name | None = None,
     seeds: int | Sequence[int] = 1,
@@ -432,6 +472,8 @@ def finetune(
         train_file: Labelled examples: a csv, tsv, jsonl or parquet file, a data frame or data set,
             or a list of (text, label), (text, second text, label), or mappings.
         validation_file: Further examples. Without them a fifth of `train_file` is held out.
+        labels: The labels of texts (or lists of words) in a list. They may also take the place of
+            `validation_file`, as in scikit-learn.
         task: Known tasks in place of `train_file`, e.g. sst2.
         output_dir: The folder of the results [default: finetuned/NAME of the file or the tasks, of
             examples in memory finetuned/examples-HASH].
@@ -451,9 +493,13 @@ def finetune(
         need(name not in given or own is None, f"{name} is given twice")
     train_file = given.pop("train_file", train_file)
     validation_file = given.pop("validation_file", validation_file)
-    if isinstance(columns := given.get("text_column"), list | tuple):
-        need(len(columns) == 2, f"text_column is one column, or the two of pairs, not {columns}")
-        given |= zip(("text_column", "pair_column"), columns, strict=True)
+    if labels is None and are_labels(train_file, validation_file):
+        labels, validation_file = validation_file, None
+    if labels is not None:
+        texts, labels = list(rows_of(train_file)), list(labels)
+        need(len(texts) == len(labels), f"{len(texts)} texts, but {len(labels)} labels")
+        train_file = list(zip(texts, labels, strict=True))
+    columns = columns_of(given)
     tasks = (task,) if isinstance(task, str) else tuple(task)
     need(
         not tasks or train_file is None,
@@ -466,8 +512,6 @@ def finetune(
         need(list(seeds) == in_a_row, f"seeds must be a number of runs, or like {in_a_row}")
         seeds = len(seeds)
     in_memory = train_file is not None and not isinstance(train_file, str | os.PathLike)
-    columns = [given.get("text_column", TEXT), given.get("pair_column", "text_pair")]
-    columns.append(given.get("label_column", "label"))
     with as_file(train_file, *columns) as train, as_file(validation_file, *columns) as validation:
         folder = output_dir
         if folder is None and in_memory and train:  # each set of examples has a folder of its own
@@ -492,10 +536,20 @@ def finetune(
     )
 
 
+def columns_of(given: dict[str, Any]) -> tuple[str, ...]:
+    """The columns of the text, the second text and the label. Two names in text_column become that
+    of the text and pair_column."""
+    if isinstance(columns := given.get("text_column"), list | tuple):
+        need(len(columns) == 2, f"text_column is one column, or the two of pairs, not {columns}")
+        given |= zip(("text_column", "pair_column"), columns, strict=True)
+    usual = {"text_column": TEXT, "pair_column": "text_pair", "label_column": "label"}
+    return tuple(given.get(name) or column for name, column in usual.items())
+
+
 # ------------------------------------------------------------------ models on texts
 
 
-class Encoder:
+class Encoder(Named):
     """A model that stays loaded between calls. Each method takes one text or several."""
 
     def __init__(
@@ -573,8 +627,8 @@ class Encoder:
 
         Args:
             texts: One text, or several.
-            given: normalize_embeddings (to length 1), center or whiten (texts on whose vectors
-                these are centred or whitened).
+            given: normalize_embeddings (to length 1), batch_size (most texts of a forward pass),
+                center or whiten (texts on whose vectors these are centred or whitened).
         """
         from .finetuning.embed import embed
 
@@ -618,6 +672,21 @@ class Encoder:
         return _predictions(self._predictor, texts, pairs)
 
     @for_python
+    def evaluate(self, examples: Any, **given: Any) -> dict[str, float]:
+        """The metrics of a fine-tuned model on labelled examples, as fractions.
+
+        Args:
+            examples: What `finetune` takes as `train_file`.
+            given: text_column, pair_column, label_column, header, metrics: see `finetune`.
+        """
+        from .finetuning.options import OF_FILES
+        from .finetuning.predict import scores
+
+        given = known("evaluate", given, OF_FILES)
+        with as_file(examples, *columns_of(given)) as file:
+            return scores(self._predictor, file, given)
+
+    @for_python
     def save_pretrained(self, folder: Name) -> None:
         """Copies the model's folder to a new place, or over a model that electrify wrote. Raises
         UserError for another folder, and for a model of the Hub."""
@@ -657,6 +726,22 @@ def texts_in(data: Any) -> list[Any]:
     first = found[0] if found and isinstance(found[0], dict) else {}
     column = next((name for name in (TEXT, "tokens", "words") if name in first), None)
     return found if column is None else [row[column] for row in found]
+
+
+def are_labels(texts: Any, others: Any) -> bool:
+    """Whether the second of two lists holds the labels of the texts in the first: as many, and no
+    rows of examples."""
+    both = (texts, others)
+    if not all(hasattr(one, "__len__") and not isinstance(one, str | Mapping) for one in both):
+        return False
+    plain_texts = all(isinstance(text, str) for text in texts)
+    rows = any(isinstance(one, tuple | Mapping) for one in others)
+    return (
+        plain_texts
+        and not rows
+        and len(texts) == len(others) > 0
+        and not hasattr(others, "columns")
+    )
 
 
 def _predictions(predictor: Any, texts: Any, pairs: Any) -> Any:
@@ -706,7 +791,7 @@ def predict(model: Name, texts: Any, *, pairs: Any = None, **given: Any) -> Any:
     return _predictions(load_predictor(model, **given), texts, pairs)
 
 
-_OF_VECTORS = ("normalize_embeddings", "center", "whiten")
+_OF_VECTORS = ("normalize_embeddings", "batch_size", "center", "whiten")
 _OF_FILES = {"model", "files", "header", "text_column", "pair_column", "output_file", "overwrite"}
 _OF_FILES |= {"json"}
 
@@ -718,7 +803,7 @@ def embed(model: Name, texts: Any, **given: Any) -> Any:
     Args:
         model: An encoder: a run, a folder or a Hub id.
         texts: One text, or several.
-        given: normalize_embeddings, center and whiten as of `Encoder.embed`; pooling,
+        given: normalize_embeddings, batch_size, center and whiten as of `Encoder.embed`; pooling,
             max_seq_length, device, bf16: see `electrify embed`.
 
     Raises:
@@ -891,23 +976,27 @@ def push(folder: Name, repo_id: str, **given: Any) -> dict[str, int]:
 def evaluate(
     models: Name | Sequence[Name], data_dir: Any = None, *, pairs: Any = None, **given: Any
 ) -> dict[str, dict[str, float]]:
-    """BLiMP, minimal pairs of English grammar (1912.00582), or pairs of your own, without training.
+    """BLiMP, minimal pairs of English grammar (1912.00582), or pairs of your own, without training;
+    fine-tuned models on labelled examples.
 
     Args:
-        models: Runs, folders or Hub ids with their pre-training head.
-        data_dir: The folder of BLiMP's files.
+        models: Runs, folders or Hub ids with their pre-training head, or fine-tuned models.
+        data_dir: The folder of BLiMP's files, or labelled examples as of `Encoder.evaluate`.
         pairs: In its place pairs of your own: one jsonl file with `sentence_good` and
             `sentence_bad`, or a list of such pairs (a good and a bad sentence).
-        given: Options of `electrify evaluate`, such as output_dir, max_eval_samples.
+        given: Options of `electrify evaluate`, such as output_dir, max_eval_samples; of fine-tuned
+            models those of `Encoder.evaluate`.
 
     Returns:
         The accuracies of each model, by its given name and by phenomenon; `overall` is the mean
-        over all paradigms. Those of the supplement begin with `supplement `.
+        over all paradigms. Those of the supplement begin with `supplement `. Of a fine-tuned model
+        its metrics.
 
     Raises:
         UserError: For a mistake, with one sentence.
     """
-    from .exporting.places import model_in
+    from .exporting.places import metadata_of, model_in
+    from .finetuning.tasks import TRAINED
     from .scoring.blimp import evaluate as evaluated
     from .scoring.blimp import means
     from .scoring.options import EvaluateConfig
@@ -916,6 +1005,8 @@ def evaluate(
     data_dir = pairs if data_dir is None else data_dir
     several: Any = models if isinstance(models, list | tuple) else [models]
     names = tuple(dict.fromkeys(os.fspath(model) for model in several))
+    if all(metadata_of(model_in(name)).get("part") == TRAINED for name in names):
+        return {name: Encoder(name).evaluate(data_dir, **given) for name in names}
     with as_file(data_dir, "sentence_good", "sentence_bad") as place:
         fixed = {"models": names, "data_dir": place}
         rows = evaluated(options(EvaluateConfig, "evaluate", given, fixed))
@@ -931,7 +1022,7 @@ def evaluate(
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Named):
     """The results of a study."""
 
     folder: Path
@@ -940,6 +1031,9 @@ class Comparison:
     """The report as text."""
     failed: bool
     """Whether an encoder could not be trained or measured."""
+
+    def __str__(self) -> str:
+        return self.table
 
     def to_pandas(self) -> Any:
         """A data frame with a row for each recipe, budget, task and metric: mean, interval, and the
@@ -966,7 +1060,8 @@ def compare(
         data: A prepared corpus.
         recipes: Shipped recipes, with changes after a colon. Differences are to the first one.
         budgets: FLOPs of pre-training, such as [1e13, 1e14], or what `equal` says.
-        tasks: See `electrify compare` [default: those of the summary score].
+        tasks: See `electrify compare` [default: those of the summary score, without `data_dir` the
+            word-substitution test].
         output_dir: The folder of the study.
         given: Options of `electrify compare`, such as seeds, data_dir, task_seeds.
 

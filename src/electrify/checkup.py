@@ -241,6 +241,7 @@ def run_files(path: Path, recipe: Recipe, facts: dict[str, Any]) -> Findings:
 def recipe_traps(recipe: Recipe, tokens: int | None) -> Findings:
     """Numbers that can work together but are known not to work well. tokens: of the corpus."""
     from .data.phases import phases_of
+    from .rules import LONG_WARMUP
     from .train.monitor import MAX_EPOCHS, grace_of
 
     t, m, c = recipe.train, recipe.model, recipe.corruption
@@ -253,7 +254,7 @@ def recipe_traps(recipe: Recipe, tokens: int | None) -> Findings:
         fact = f"learning rate {t.learning_rate:g}; published for this width and batch: "
         advice = "lower it, or raise the batch: usually the model knows nothing in the end"
         yield warning("learning-rate-high", f"{fact}{least:.1e} to {most:.1e}", advice)
-    if t.warmup_steps > 0.25 * t.max_steps:
+    if t.warmup_steps > LONG_WARMUP * t.max_steps:
         fact = f"the warm-up takes {t.warmup_steps:,} of {t.max_steps:,} steps"
         advice = f"warmup_steps {max(1, t.max_steps // 10)} or less; recipes take 1 to 2 %"
         yield warning("warmup", fact, advice)

@@ -74,6 +74,7 @@ SAME = {
     "text_columns": ("text_column",),
     "resume_from_checkpoint": ("resume",),
     **dict.fromkeys(("eval_data", "eval_file", "eval_dataset"), ("validation_file",)),
+    **dict.fromkeys(("test_data", "test_file", "test_dataset"), ("validation_file",)),
     **dict.fromkeys(("train_data", "train_dataset"), ("train_file",)),
 }
 """Names that other libraries have for an option. In Python they may be given."""
@@ -85,10 +86,28 @@ MEANT = SAME | {
     "config": ("recipe",),
     "text": ("text_column",),
     "label": ("label_column",),
-    "test_file": ("validation_file",),
-    "push_to_hub": ("push",),
+    **dict.fromkeys(("check", "validate", "verify", "inspect"), ("doctor",)),
+    **dict.fromkeys(("train", "Trainer", "fit"), ("pretrain", "finetune")),
+    **dict.fromkeys(("tokenize", "tokenise", "build_corpus"), ("prepare",)),
+    **dict.fromkeys(("encode", "embeddings"), ("embed",)),
+    **dict.fromkeys(("load_model", "from_pretrained", "AutoModel"), ("load", "path")),
+    **dict.fromkeys(("list_recipes", "models"), ("recipes",)),
+    **dict.fromkeys(("upload", "push_to_hub"), ("push",)),
+    **dict.fromkeys(("model_dir", "model_path", "output_dir", "save_dir"), ("path", "folder")),
+    "predict_proba": ("predict",),
 }
-"""Names of options that people try, and those that they may mean."""
+"""Names of options, functions and attributes that people try, and those that they may mean."""
+
+
+class Named:
+    """Base of results, whose attributes are suggested where another name is tried."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in dir(type(self)):  # a property has failed: its own error says why
+            return object.__getattribute__(self, name)
+        known = {*dir(type(self)), *getattr(type(self), "__dataclass_fields__", ())}
+        hint = nearest(name, [own for own in known if not own.startswith("_")])
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
 
 
 def meant_by(name: str, known: Collection[str], names: Mapping[str, Any] = MEANT) -> str:

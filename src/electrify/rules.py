@@ -272,6 +272,10 @@ def cautions(recipe: Recipe) -> Iterator[str]:
         yield f"{name} {steps:,} is not below the {updates:,} updates, so the peak is never reached"
 
 
+LONG_WARMUP = 0.25
+"""The share of a run above which its warm-up is too long (recipes have 1 to 2 %)."""
+
+
 def endless_warmups(recipe: Recipe) -> list[tuple[str, int, int]]:
     """Warm-ups that last as long as their stage: the field, its updates, those of the stage."""
     *before, _ = stages_of(recipe)

@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from toy import QUICK, THOROUGH, reader_of, reviews_task, task_of
+from toy import QUICK, THOROUGH, reviews_task, task_of
 
-from electrify import cli
 from electrify.errors import UserError
 from electrify.finetuning import loop
 from electrify.finetuning import run as command
@@ -24,9 +22,9 @@ from electrify.finetuning.one_run import finetune_one, shown_examples
 from electrify.finetuning.options import FinetuneConfig, FinetuneSettings, search_grid
 from electrify.finetuning.problems import Texts
 from electrify.finetuning.report import Report, report_of
-from electrify.finetuning.run import INITIAL, finetune, has_initial_words, initial_model
+from electrify.finetuning.run import finetune
 from electrify.finetuning.tasks import AVERAGES, TASKS, Example
-from small import listing, pretrain_words
+from small import listing
 
 Files = tuple[str, str]
 MEASURED = {"seconds": 0}
@@ -216,34 +214,6 @@ def test_a_search_reports_the_best_and_writes_the_grid(zoo, reviews, tmp_path, m
     assert finetune(asked).rows == report.rows
     with pytest.raises(UserError, match="runs with"):
         finetune(replace(asked, hyperparameter_search="learning_rate=1e-3"))
-
-
-def test_the_initial_values_of_a_run(zoo, reviews, small_data, tmp_path):
-    """Word vectors of the corpus, before the first update: neither the trained nor random ones."""
-    run = tmp_path / "run"
-    fields = {"init_words": "cooccurrence", "max_steps": 2, "logging_steps": 2}
-    assert cli.main(pretrain_words(small_data, run, **fields)) == 0
-    model = str(run / "discriminator")
-    assert has_initial_words(model)
-    assert not has_initial_words(str(zoo / "bert"))
-    given = {"models": (model, str(zoo / "bert")), "random_baseline": True}
-    out = tmp_path / "out"
-    report = finetune(options(zoo, reviews, out, corpus=str(small_data), **given))
-    models = list(dict.fromkeys(row.model.rpartition(":")[0] for row in report.rows))
-    assert models == ["", "initial", "random"]
-    assert len({row.model for row in report.rows}) == 5
-    with initial_model(INITIAL + model, str(small_data)) as folder:
-        initial = reader_of(folder)
-    trained = reader_of(model)
-    torch.manual_seed(0)
-    random = reader_of(f"random:{model}")
-    key = "embeddings.word_embeddings.weight"
-    first, last, drawn = (r.encoder.state_dict()[key] for r in (initial, trained, random))
-    assert first.shape == last.shape == drawn.shape
-    near = torch.cosine_similarity(first.flatten(), last.flatten(), dim=0)
-    far = torch.cosine_similarity(first.flatten(), drawn.flatten(), dim=0)
-    assert near > 0.9 > 0.2 > abs(far)
-    assert not torch.equal(first, last)
 
 
 def record(model: str, seed: int, accuracy: float, **more: Any) -> dict[str, Any]:

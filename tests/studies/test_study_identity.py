@@ -14,6 +14,7 @@ from electrify.data.phases import phases_of
 from electrify.errors import UserError
 from electrify.finetuning.tasks import TASKS
 from electrify.recipe import load, override
+from electrify.studies import study as studies
 from electrify.studies.budgets import UNTRAINED
 from electrify.studies.measures import digest_of, measure_named, network_of
 from electrify.studies.options import CompareConfig
@@ -313,3 +314,22 @@ def test_scores_of_several_attempts_are_joined() -> None:
     killed = attempt({PRETRAIN: "killed"}, steps=0)
     assert merged(had, killed) == replace(had, failed={"c": "no disk", PRETRAIN: "killed"})
     assert merged(killed, had) == had
+
+
+def test_short_runs_without_files(small_data, tmp_path, monkeypatch):
+    """A warm-up that would last to the end is a tenth of its run, unless the user chose it; runs
+    with other warm-ups begin differently. Word substitution needs no files."""
+    monkeypatch.setattr(studies, "digest_of", lambda measure, corpus: "")  # the corpus is short
+    words = ("bert-tiny:" + TINY.replace("warmup_steps=5,", ""), f"electra-tiny:{TINY}")
+    given = {"recipes": words, "budgets": (4e8, 8e9), "tasks": (), "data_dir": None}
+    study = plan_study(config(small_data, tmp_path, **given, baselines=False, seeds=1))
+    assert study.tasks == ["planted"]
+    found = {(t.entry[:4], t.budget): (t.recipe.train.warmup_steps, t) for t in study.trials}
+    short, long = found["bert", 4e8], found["bert", 8e9]
+    assert short[0] == short[1].steps // 10 < 200 == long[0]
+    assert short[1].starts_at is None
+    assert found["elec", 4e8][0] == 5
+    assert found["elec", 4e8][1].starts_at
+    given["recipes"] = (words[0] + ",warmup_steps=200",)
+    with pytest.raises(UserError, match="end within warmup_steps 200"):
+        plan_study(config(small_data, tmp_path, **given, baselines=False))

@@ -22,7 +22,6 @@ SCORES = "scores.jsonl"
 MOST_SHOWN = 4
 RANDOM = "random:"  # before the name of a model: its shape with random weights
 FROZEN = "frozen:"  # a linear probe on the model as it is
-INITIAL = "initial:"  # before the export of a run: the initial values of that run
 
 
 def metadata_of(name: str) -> dict[str, Any]:

@@ -254,17 +254,18 @@ def embed(
     center: Iterable[str] | None = None,
     whiten: Iterable[str] | None = None,
     normalize_embeddings: bool = False,
+    batch_size: int | None = None,
 ) -> Array:
     """The vectors of texts, [N, D] in float32. See `electrify.embed`. Raises UserError."""
     both = center is not None and whiten is not None
     need(not both, "center and whiten exclude each other: whitening centres too")
     given, corpus = given_texts(texts), whiten if center is None else center
-    width = embedder.reader.width
-    found_ND = np.concatenate([np.empty((0, width), np.float32), *_blocks(embedder, given)])
+    width, size = embedder.reader.width, batch_size or new_texts.BLOCK_ITEMS
+    found_ND = np.concatenate([np.empty((0, width), np.float32), *_blocks(embedder, given, size)])
     unknown = new_texts.unknown_note(embedder, map(Example, given))
     new_texts.tell([unknown, embedder.truncation.text()])
     if corpus is not None:
-        blocks = _blocks(embedder, given_texts(corpus))
+        blocks = _blocks(embedder, given_texts(corpus), size)
         how: dict[str, Any] = {"width": width, "whiten": whiten is not None}
         found_ND = fitted(blocks, shown="the corpus", **how)(found_ND)
     if normalize_embeddings:
@@ -272,6 +273,6 @@ def embed(
     return found_ND
 
 
-def _blocks(embedder: Any, texts: Sequence[str]) -> Iterator[Array]:
-    for at in range(0, len(texts), new_texts.BLOCK_ITEMS):
-        yield embedder([Example(text) for text in texts[at : at + new_texts.BLOCK_ITEMS]])
+def _blocks(embedder: Any, texts: Sequence[str], size: int) -> Iterator[Array]:
+    for at in range(0, len(texts), size):
+        yield embedder([Example(text) for text in texts[at : at + size]])

@@ -34,7 +34,6 @@ NEEDS = (
     ("data_dir", "task"),
     ("predict_test", "task"),
     ("validation_fraction", "train_file"),
-    ("corpus", "random_baseline"),
     ("overwrite", "output_file"),
 )
 """Options that have no effect without another one."""
@@ -173,9 +172,6 @@ class FinetuneConfig(Options):
     """First seed."""
     random_baseline: bool = False
     """Also run every model with random weights."""
-    corpus: str | None = None
-    """With --random-baseline: prepared corpus of the models' runs. Adds the initialisation of each
-    run that began with word vectors of its corpus (init_words)."""
     baselines: bool | None = None
     """Add baselines without an encoder (majority class, TF-IDF, word overlap), and as a first look
     a linear layer on the frozen encoder [default: for your own texts and tags, if scikit-learn is

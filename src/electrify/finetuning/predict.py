@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from ..values import given_texts
 from . import encoding, new_texts
 from .encoding import Answers, Truncation
 from .new_texts import After, Files, Predicted, rounded
-from .options import PredictConfig
+from .options import FinetuneConfig, PredictConfig
 from .tasks import KEY, MAX_SEQ_LENGTH, Example, Kind, Question, Sentence, config_of, kind_of
 
 USED_BY = {
@@ -216,3 +216,37 @@ def _examples(kind: Kind, texts: Iterable[Any], pairs: Iterable[str] | None) -> 
     need(len(others) == len(texts), f"{len(texts)} texts, but {len(others)} pairs")
     both = zip(texts, others, strict=True)
     return [Question("", a, b, ()) if asks else Example(a, b) for a, b in both]
+
+
+def scores(predictor: Predictor, file: str, given: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics of a fine-tuned model on the labelled examples of a file. given: the options of
+    `finetune` that say how it is read. Raises UserError, also for a class that the model lacks."""
+    from . import metrics, read
+
+    how = {"models": (predictor.options.model,), "problem_type": predictor.kind, **given}
+    options = FinetuneConfig.of(how | {"train_file": file, "validation_file": file})
+    task = read.read_own(options)
+    examples: Any = task.validation
+    found = predictor(list(examples))
+    if predictor.kind == "answering":
+        return metrics.score_answers(examples, [row["predicted_answer"] for row in found])
+    if predictor.kind == "tagging":
+        return metrics.scores_of(task, examples, [row["predicted_tags"] for row in found])
+    if predictor.kind == "regression":
+        values = np.array([row["predicted_value"] for row in found])
+        return metrics.scores_of(task, examples, values)
+    number = {name: k for k, name in enumerate(predictor.labels)}
+    lacking = sorted({*task.labels} - number.keys())
+    need(not lacking, f"{file}: {', '.join(lacking[:10])}: no class of {predictor.options.model}")
+    ours = [number[name] for name in task.labels]
+    sure_NC = np.array([[row["probabilities"][name] for name in number] for row in found])
+    task = replace(task, labels=predictor.labels)
+    if predictor.kind == "classification":
+        examples = [replace(e, label=float(ours[int(e.label)])) for e in examples]
+        return metrics.scores_of(task, examples, sure_NC.argmax(1), sure_NC)
+    labelled = [
+        replace(e, label=tuple(ours[k] for k in e.label), unknown=tuple(ours[k] for k in e.unknown))
+        for e in examples
+    ]
+    chosen_NC = [[int(name in row["predicted_labels"]) for name in number] for row in found]
+    return metrics.scores_of(task, labelled, chosen_NC, sure_NC)

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from ..console import harmless, inert
-from ..exporting.places import FROZEN, INITIAL, RANDOM
+from ..exporting.places import FROZEN, RANDOM
 from ..files import json_text, write
 from ..progress import aligned, say
 from .baselines import BASELINE
 from .metrics import is_lower_better, rank
 from .tasks import AVERAGES, TASKS
 
-COMPARED = (BASELINE, RANDOM, INITIAL)
+COMPARED = (BASELINE, RANDOM)
 """How the names of models begin that others are compared with."""
 Record = Mapping[str, Any]
 """A run, as in scores.jsonl."""

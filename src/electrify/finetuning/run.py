@@ -13,11 +13,9 @@ import io
 import json
 import math
 import re
-import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,19 +23,13 @@ from typing import Any
 
 import torch
 
-from ..build import dropout_of
 from ..errors import UserError, need
-from ..exporting.folder import read_run, special_ids, write_model
 from ..exporting.loading import load_config
-from ..exporting.places import FROZEN, INITIAL, METADATA, RANDOM, SCORES
+from ..exporting.places import FROZEN, METADATA, RANDOM, SCORES
 from ..files import claim, json_text, read_json, text_hash, write
 from ..progress import Progress, say
-from ..tables import DISCRIMINATOR
-from ..text.corpus import TOKENIZER, Corpus
-from ..text.tokenizer import copy_tokenizer
-from ..train import CONFIG
 from ..train.machine import choose, computing_with, pick_device
-from ..train.start import content_of, starting_point, starts_of, with_shapes
+from ..train.start import content_of
 from . import loop, metrics
 from .baselines import MAJORITY, OVERLAP, TFIDF, answer, applies, is_baseline
 from .known import read_asked
@@ -49,7 +41,7 @@ from .tasks import TaskData
 ANOTHER = "choose another --output-dir"
 SETTINGS = "finetune.json"
 """Marks the folder as one of `finetune`."""
-PREFIXES = (RANDOM, INITIAL, FROZEN)
+PREFIXES = (RANDOM, FROZEN)
 """Of models that are only for comparison: they are not saved, and submit nothing."""
 OF_UPDATES = ("learning_rate", "layerwise_lr_decay", "num_train_epochs", "min_train_steps")
 OF_UPDATES += ("eval_steps", "load_best_model_at_end", "early_stopping_patience")
@@ -151,8 +143,6 @@ def models_of(options: FinetuneConfig) -> list[str]:
     names = list(options.models)
     if options.random_baseline:
         own = [name for name in names if not name.startswith(PREFIXES)]
-        if options.corpus is not None:
-            names += [INITIAL + name for name in own if has_initial_words(name)]
         names += [RANDOM + name for name in own]
     if options.adds_baselines:
         names += [MAJORITY, TFIDF, OVERLAP]
@@ -278,14 +268,12 @@ def run_all(
             def after(share: float, note: str, its: int = its) -> None:
                 progress.advance(its * share, note)
 
-            run_one(run, after, options.corpus, partial(keep, run, done, shared))
+            run_one(run, after, partial(keep, run, done, shared))
             if run.save_to is not None:
                 say(f"saved for `electrify predict`: {run.save_to}")
 
 
-def run_one(
-    run: Run, after: After, corpus: str | None, finished: Callable[[Outcome], None]
-) -> None:
+def run_one(run: Run, after: After, finished: Callable[[Outcome], None]) -> None:
     task, settings = run.task, run.settings
     how: dict[str, Any] = {"seed": run.seed, "settings": settings, "after": after}
     how |= {"save_to": run.save_to, "finished": finished}
@@ -294,9 +282,6 @@ def run_one(
         examples = drawn_examples(task, seed=run.seed, settings=settings)
         scores = answer(run.model, task, examples, class_weights=settings.class_weights)
         finished(Outcome(scores, (), len(examples), 0, time.monotonic() - began))
-    elif run.model.startswith(INITIAL):
-        with initial_model(run.model, corpus) as folder:
-            finetune_one(folder, task, **how)
     else:
         finetune_one(run.model.removeprefix(FROZEN), task, **how)
 
@@ -325,35 +310,6 @@ def keep(run: Run, done: dict[Key, Any], shared: dict[str, Any], outcome: Outcom
     write(run.out / SCORES, "".join(json_text(record) + "\n" for record in done.values()))
     shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
     say(f"{run.model} {run.name}: {shown} ({outcome.seconds:.1f} s)")
-
-
-# ------------------------------------------------------------------ initial values
-
-
-@contextmanager
-def initial_model(model: str, corpus: str | None) -> Iterator[str]:
-    """`initial:RUN/discriminator` as a folder that lasts as long as the block. corpus: that of the
-    run, for the word vectors. Raises UserError if it is another one."""
-    folder = Path(model.removeprefix(INITIAL))
-    config, facts = read_run(folder.parent)
-    data = Corpus(Path(corpus or ""), "train")
-    if data.manifest.fingerprint != facts["data"]:
-        raise UserError(f"--corpus {corpus} is not the corpus of the run {folder.parent}")
-    starts = starts_of(config)
-    config, generator = with_shapes(config, facts["shapes"], vocab_size=data.manifest.vocab_size)
-    built = starting_point(config, generator, data, starts, fresh=True, main=True)
-    with tempfile.TemporaryDirectory() as temporary:
-        place = Path(temporary)
-        dropout = dropout_of(config.model, DISCRIMINATOR)
-        write_model(place, built.discriminator, special=special_ids(facts), **dropout)
-        copy_tokenizer(data.folder / TOKENIZER, place)
-        yield str(place)
-
-
-def has_initial_words(model: str) -> bool:
-    """Whether a model is the export of a run that began with word vectors of its corpus."""
-    run = Path(model).parent
-    return (run / CONFIG).is_file() and read_run(run)[0].model.init_words == "cooccurrence"
 
 
 # ------------------------------------------------------------------ GLUE's submission

@@ -18,9 +18,12 @@ from typing import Any
 from ..data.phases import phases_of
 from ..errors import UserError
 from ..flop_counts import recipe_flops
+from ..progress import say
 from ..recipe import GENERATOR_SIZES, Entry, Recipe, load, override, stages_of, with_batch
 from ..rules import broken, check, endless_warmups, periods
 from ..text.corpus import Corpus
+from ..train.job import WARMUPS
+from ..train.length import WARMUP
 from ..train.optim import scheduled
 from .options import Equal, with_unit
 
@@ -169,6 +172,19 @@ def of_length(recipe: Recipe, steps: int) -> Recipe:
     return override(recipe, fields)
 
 
+def with_warmups(recipe: Recipe, entry: Entry) -> Recipe:
+    """The recipe with warm-ups of a tenth of the run where they would last to its end and are not
+    changes of the entry."""
+    shorter = {
+        name: int(WARMUP * updates)
+        for name, _, updates in endless_warmups(recipe)
+        if name not in entry.changes
+    }
+    for name, updates in shorter.items():
+        say(f"{entry.name}: {name} is {updates:,}, a tenth of the run")
+    return override(recipe, shorter)
+
+
 def steps_for(recipe: Recipe, budget: float, cost: Cost) -> int:
     """How many updates spend `budget`. What they spend grows with their number, though not evenly
     if rows or batches grow during the run."""
@@ -217,17 +233,20 @@ def trials_of(
     base = configured(entry, schedule=schedule, seed=seeds[0])
     try:
         counted = as_started(base, cost.vocab_size)
-        lengths: dict[float, tuple[int, float]] = {}
+        lengths: dict[float, tuple[int, float, dict[str, Any]]] = {}
         for budget in sorted(budgets, reverse=True):
             steps = steps_for(counted, budget, cost)
-            lengths[budget] = steps, _fits(of_length(counted, steps), budget, cost)
+            fitting = with_warmups(of_length(counted, steps), entry)
+            own = {name: getattr(fitting.train, name) for name in WARMUPS}
+            lengths[budget] = steps, _fits(fitting, budget, cost), own
     except UserError as e:
         raise UserError(f"{entry.name}: {e}") from e
-    longest = of_length(base, lengths[max(budgets)][0])
+    most, _, warmups = lengths[max(budgets)]
+    longest = override(of_length(base, most), warmups)
     for seed in seeds:
-        for budget, (steps, flops) in lengths.items():
-            recipe = override(of_length(base, steps), {"seed": seed})
-            shared = steps < longest.train.max_steps and can_share(recipe)
+        for budget, (steps, flops, own) in lengths.items():
+            recipe = override(of_length(base, steps), {"seed": seed} | own)
+            shared = steps < most and own == warmups and can_share(recipe)
             starts_at = leaves_at(recipe, longest) if shared else None
             yield Trial(entry.name, budget, seed, recipe, flops, starts_at or None)
 

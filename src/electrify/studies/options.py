@@ -50,7 +50,7 @@ class CompareConfig(Options):
     """Also measure the first recipe untrained, untrained with word embeddings from co-occurrence,
     and baselines without an encoder (TF-IDF, word overlap)."""
     tasks: tuple[str, ...] = ()
-    """Tasks [default: those of the summary score]:
+    """Tasks [default: those of the summary score, without --data-dir planted]:
     - NAME: a task of `electrify finetune`, fine-tuned
     - NAME:frozen, NAME:frozen-last4, NAME:frozen-all: linear probe on the last layer, four, or all
     - stsb:cosine, stsb:cosine-best: cosines of the last layer, or of the best one

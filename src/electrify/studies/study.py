@@ -40,7 +40,7 @@ from .budgets import (
     trials_of,
     untrained,
 )
-from .measures import Measure, digest_of, measure_named, network_of
+from .measures import PLANTED, Measure, digest_of, measure_named, network_of
 from .options import CompareConfig
 from .score import DECLARED_FILE, MEAN_RANK, Score, read_score
 
@@ -111,7 +111,9 @@ def plan_study(config: CompareConfig) -> Study:
     out, corpus = Path(config.output_dir), Path(config.data)
     manifest = Corpus(corpus, "train").manifest
     score = read_score(Path(config.score_file) if config.score_file else DECLARED_FILE)
-    config = replace(config, tasks=config.tasks or tuple(score.tasks))
+    # Of the tasks only word substitution needs no files.
+    usual = tuple(score.tasks) if config.data_dir else (PLANTED,)
+    config = replace(config, tasks=config.tasks or usual)
     measures = [measure_named(name, config.data_dir) for name in config.tasks]
     missing = sorted(set(score.tasks) - {measure.name for measure in measures})
     decides = score if config.baselines and not missing else None

@@ -22,7 +22,7 @@ from ..errors import UserError, need
 from ..flop_counts import RecipeFlops, recipe_flops
 from ..progress import say
 from ..recipe import STARTS, Entry, Recipe, entries, load, override
-from ..rules import periods
+from ..rules import LONG_WARMUP, periods
 from ..tables import RECIPES
 from ..text.corpus import Corpus, prepared
 from ..values import plain_yaml
@@ -43,12 +43,12 @@ FORWARD = 1 / 3
 
 
 def with_shorter_warmup(recipe: Recipe, given: Collection[str], world: dist.World) -> Recipe:
-    """The recipe with a warm-up of a tenth of the run where its own is as long as the run, and the
-    user set only the length of the run."""
+    """The recipe with a warm-up of a tenth of the run where its own is too long for the run, and
+    the user set only the length of the run."""
     steps, shorter = recipe.train.max_steps, {}
     for name in WARMUPS if "max_steps" in given else ():
         own = getattr(recipe.train, name) or 0
-        if own >= steps and name not in given:
+        if own > LONG_WARMUP * steps and name not in given:
             shorter[name] = int(WARMUP * steps)
             world.say(f"{name} is {shorter[name]:,}, a tenth of the run, not {own:,}")
     return override(recipe, shorter)
