@@ -103,10 +103,10 @@ def pretrain(
         with dist.together():
             must_be_free(folder, resume)
             earlier = facts_of(folder)
-            if earlier is None and (folder / FACTS).exists():
-                world.say(f"{folder} holds a run without a checkpoint, which begins anew")
             others = [folder / GENERATOR_STAGE, *([prefix.parent] if prefix else [])]
             begun = earlier or next(filter(None, map(facts_of, others)), {})
+            if not begun and (folder / FACTS).exists():
+                world.say(f"{folder} holds a run without a checkpoint, which begins anew")
         recipe = with_shorter_warmup(recipe, given, world)
         recipe = machine.with_machine(recipe, world, begun.get("recipe", {}))
         with dist.together():
