@@ -83,7 +83,9 @@ def test_classes_of_data_sets_are_names():
 
 def test_a_run(run: electrify.PretrainedRun) -> None:
     assert run.finished
-    assert run.path == str(run.discriminator)
+    assert isinstance(run.discriminator, str)
+    assert run.discriminator.is_dir()
+    assert (run.discriminator / "config.json").is_file()
     with pytest.raises(AttributeError, match="no attribute 'hystory'; did you mean 'history'"):
         _ = run.hystory  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match="did you mean 'doctor'"):
@@ -118,8 +120,15 @@ def test_an_encoder_that_stays_loaded(run: electrify.PretrainedRun) -> None:
     assert encoder.score("the cat") == pytest.approx(sum(logs), abs=1e-4)
     assert encoder.score(["the cat"] * 2).tolist() == [encoder.score("the cat")] * 2
     several = ["the cat", "a house", "the cat on the mat"]
-    one_by_one = encoder.encode(several, batch_size=1)
+    one_by_one = encoder.encode(several, batch_size=1, show_progress_bar=True)
     assert one_by_one == pytest.approx(encoder.encode(several), abs=1e-6)
+    first = encoder.embed(several, pooling="cls")
+    assert first == pytest.approx(electrify.embed(run, several, pooling="cls"))
+    assert abs(first - one_by_one).max() > 0.01
+    highest = max(found.probabilities)
+    marked = encoder.detect("the cat", threshold=highest - 1e-6).words
+    assert [word.replaced for word in marked].count(True) >= 1
+    assert not any(word.replaced for word in encoder.detect("the cat", threshold=highest).words)
     assert [word["word"] for word in found] == [word.word for word in found] == ["the", "cat"]
     assert (
         [word.score for word in found]
@@ -163,6 +172,12 @@ def test_flops() -> None:
     by_hardware = electrify.flops("electra-small")
     assert by_hardware.parameters == electrify.flops("electra-small", convention="paper").parameters
     assert by_hardware.train == by_hardware.step * by_hardware.max_steps
+    both = electrify.flops(["electra-small", "bert-tiny"])
+    assert (
+        both["electra-small"]
+        == by_hardware
+        == electrify.flops(electrify.load_recipe("electra-small"))
+    )
 
 
 def test_a_comparison(corpus, tmp_path, monkeypatch):
@@ -219,12 +234,15 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     assert same.scores == done.scores
     right = [done.predict(text).label == label for text, label in EXAMPLES]
     frame = pd.DataFrame({"text": texts, "label": labels})
-    scored = electrify.evaluate(done, frame)[str(done.folder)]
+    scored = electrify.evaluate(done, frame)
     assert scored == done.evaluate(EXAMPLES)
+    assert electrify.evaluate([done], frame) == {str(done.folder): scored}
     assert scored["accuracy"] == sum(right) / len(right)
     with pytest.raises(UserError, match="given rows: boat: no class of"):
         done.evaluate([*EXAMPLES, ("a", "boat")])
-    assert done.path == str(done.model)
+    with pytest.raises(KeyError, match="known: accuracy"):
+        done.scores["f1"]
+    assert done.metrics.accuracy == done.metrics["accuracy"]
     done.save_pretrained(tmp_path / "copy")
     electrify.load(tmp_path / "copy").save_pretrained(tmp_path / "again")
     done.save_pretrained(tmp_path / "again")
@@ -236,10 +254,11 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
 def test_pairs_of_sentences_and_lists_without_scores(run: electrify.PretrainedRun) -> None:
     pairs = [("the cat is here", "the cat are here"), ("a house", "a houses")]
     loaded = electrify.load(run)  # a model that is loaded stands for its folder
-    found = electrify.evaluate(run.folder, pairs=pairs)[str(run.folder)]
+    found = electrify.evaluate(run.folder, pairs=pairs)
     liked = [good > bad for good, bad in (electrify.score(run, list(pair)) for pair in pairs)]
-    assert found["overall"] == sum(liked) / 2
+    assert found.accuracy == found["accuracy"] == sum(liked) / 2
     best = electrify.rerank(loaded, [list(pair) for pair in pairs])
+    assert loaded.rerank([list(pair) for pair in pairs]) == best
     assert list(best.chosen) == [int(not good) for good in liked]
     assert (
         electrify.rerank(loaded, [(text, 0.0) for text in pairs[0]], weight=1.0).texts

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from . import recipe as _recipe
 from .checkup import doctor as doctor
-from .errors import SAME, Named, meant_by, nearest, need
+from .errors import SAME, Figures, Named, meant_by, nearest, need
 from .errors import UserError as UserError
 from .progress import show_on_terminals
 from .progress import show_progress as show_progress
@@ -33,7 +33,6 @@ from .recipe import override as override
 from .values import Options, kinds
 
 if TYPE_CHECKING:
-    from .flop_counts import RecipeFlops
     from .scoring.rerank import Reranked
 
 show_on_terminals()
@@ -178,6 +177,16 @@ def plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
+class Folder(str):
+    """The path of a folder as text, as other libraries take it, with what a `Path` has."""
+
+    def __truediv__(self, name: Name) -> Path:
+        return Path(self) / name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(Path(self), name)
+
+
 # ------------------------------------------------------------------ text -> corpus -> encoder
 
 
@@ -258,16 +267,11 @@ class PretrainedRun(Named):
         return str(self.folder)
 
     @property
-    def discriminator(self) -> Path:
+    def discriminator(self) -> Folder:
         """The folder of the encoder. Raises UserError if the run was stopped before its end."""
         if not self.exported:
             raise UserError(f"{self.folder} was stopped at step {self.step}: nothing is exported")
-        return self.exported.get("discriminator") or next(iter(self.exported.values()))
-
-    @property
-    def path(self) -> str:
-        """`discriminator` as text, for libraries that take no Path."""
-        return str(self.discriminator)
+        return Folder(self.exported.get("discriminator") or next(iter(self.exported.values())))
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -345,7 +349,7 @@ def pretrain(
 
 def recipes() -> dict[str, dict[str, Any]]:
     """The shipped recipes by name: layers, width, parameters, FLOPs, hours, what was measured."""
-    return _recipe.listing()
+    return Figures(_recipe.listing())
 
 
 # ------------------------------------------------------------------ encoder -> task
@@ -415,7 +419,7 @@ class FineTuned(Named):
     """By metric. With several tasks by `TASK METRIC`."""
     table: str = field(repr=False)
     """The report as a table of text."""
-    model: Path | None
+    model: Folder | None
     """The saved model of the first seed, which transformers loads; None where none was saved."""
 
     def __fspath__(self) -> str:
@@ -425,17 +429,12 @@ class FineTuned(Named):
         return self.table
 
     @property
-    def path(self) -> str:
-        """`model` as text, for libraries that take no Path. Raises UserError if none was saved."""
-        return str(self._saved)
-
-    @property
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Figures:
         """The medians of the scores."""
-        return {name: score.median for name, score in self.scores.items()}
+        return Figures((name, score.median) for name, score in self.scores.items())
 
     @property
-    def _saved(self) -> Path:
+    def _saved(self) -> Folder:
         if self.model is None:
             raise UserError(f"{self.folder} holds no model: several tasks, a probe, or `published`")
         return self.model
@@ -444,7 +443,7 @@ class FineTuned(Named):
         """See `electrify.predict`."""
         return predict(self._saved, texts, **given)
 
-    def evaluate(self, examples: Any, **given: Any) -> dict[str, float]:
+    def evaluate(self, examples: Any, **given: Any) -> Figures:
         """See `Encoder.evaluate`."""
         return Encoder(self._saved).evaluate(examples, **given)
 
@@ -530,9 +529,9 @@ def finetune(
     saved = sorted((asked.folder / "models").glob("*"))
     return FineTuned(
         asked.folder,
-        {name: Score(tuple(values)) for name, values in scores.items()},
+        Figures((name, Score(tuple(values))) for name, values in scores.items()),
         as_keywords(report.table()),
-        saved[0] if saved else None,
+        Folder(saved[0]) if saved else None,
     )
 
 
@@ -560,6 +559,7 @@ class Encoder(Named):
         self.model = model_in(os.fspath(model))
         """The folder or Hub id."""
         self.architecture, self.device = architecture, device
+        self._embedders: list[tuple[dict[str, Any], Any]] = []
         check_place(self.model)
 
     def __repr__(self) -> str:
@@ -573,11 +573,13 @@ class Encoder(Named):
         """The same as `electrify.load`."""
         return load(model, **given)
 
-    @cached_property
-    def _embedder(self) -> Any:
+    def _embedder(self, **how: Any) -> Any:
+        """The one for this pooling and length."""
         from .finetuning.embed import load_embedder
 
-        return load_embedder(self.model, device=self.device)
+        if how not in (known for known, _ in self._embedders):
+            self._embedders.append((how, load_embedder(self.model, device=self.device, **how)))
+        return next(embedder for known, embedder in self._embedders if known == how)
 
     @cached_property
     def _detector(self) -> Any:
@@ -602,7 +604,7 @@ class Encoder(Named):
     @for_python
     def encode(self, texts: Any, **given: Any) -> Any:
         """The same as `embed`, under the name that sentence-transformers has for it."""
-        return self.embed(texts, **known("encode", given, _OF_VECTORS))
+        return self.embed(texts, **known("encode", given, (*_OF_VECTORS, *_OF_EMBEDDERS)))
 
     @for_python
     def similarity(self, first: Any, second: Any) -> Any:
@@ -628,12 +630,14 @@ class Encoder(Named):
         Args:
             texts: One text, or several.
             given: normalize_embeddings (to length 1), batch_size (most texts of a forward pass),
-                center or whiten (texts on whose vectors these are centred or whitened).
+                show_progress_bar, center or whiten (texts on whose vectors these are centred or
+                whitened); pooling (mean or cls), max_seq_length.
         """
         from .finetuning.embed import embed
 
-        given = known("embed", given, _OF_VECTORS)
-        return _of_each(texts, lambda several: embed(self._embedder, several, **given))
+        given = known("embed", given, (*_OF_VECTORS, *_OF_EMBEDDERS))
+        embedder = self._embedder(**{n: given.pop(n) for n in _OF_EMBEDDERS if n in given})
+        return _of_each(texts, lambda several: embed(embedder, several, **given))
 
     @for_python
     def detect(self, texts: Any, **given: Any) -> Any:
@@ -642,11 +646,12 @@ class Encoder(Named):
 
         Args:
             texts: One text, or several.
-            given: max_seq_length, batch_size, threads: see `electrify detect`.
+            given: threshold (of `replaced`), max_seq_length, batch_size, threads: see `electrify
+                detect`.
         """
         from .scoring.detect import detect
 
-        given = known("detect", given, ("max_seq_length", "batch_size", "threads"))
+        given = known("detect", given, ("threshold", "max_seq_length", "batch_size", "threads"))
         return _of_each(texts, lambda several: detect(self._detector, several, **given))
 
     @for_python
@@ -665,6 +670,10 @@ class Encoder(Named):
             return _of_each(texts, self._scorer.token_scores)
         return _of_each(texts, lambda several: np.array(self._scorer.scores(several)))
 
+    def rerank(self, lists: Any, **given: Any) -> Reranked:
+        """See `electrify.rerank`."""
+        return rerank(self.model, lists, architecture=self.architecture, **given)
+
     @for_python
     def predict(self, texts: Any, *, pairs: Any = None) -> Any:
         """A `Prediction` for each text, of a fine-tuned model. pairs: the second texts, or the
@@ -672,7 +681,7 @@ class Encoder(Named):
         return _predictions(self._predictor, texts, pairs)
 
     @for_python
-    def evaluate(self, examples: Any, **given: Any) -> dict[str, float]:
+    def evaluate(self, examples: Any, **given: Any) -> Figures:
         """The metrics of a fine-tuned model on labelled examples, as fractions.
 
         Args:
@@ -684,7 +693,7 @@ class Encoder(Named):
 
         given = known("evaluate", given, OF_FILES)
         with as_file(examples, *columns_of(given)) as file:
-            return scores(self._predictor, file, given)
+            return Figures(scores(self._predictor, file, given))
 
     @for_python
     def save_pretrained(self, folder: Name) -> None:
@@ -791,7 +800,8 @@ def predict(model: Name, texts: Any, *, pairs: Any = None, **given: Any) -> Any:
     return _predictions(load_predictor(model, **given), texts, pairs)
 
 
-_OF_VECTORS = ("normalize_embeddings", "batch_size", "center", "whiten")
+_OF_VECTORS = ("normalize_embeddings", "batch_size", "show_progress_bar", "center", "whiten")
+_OF_EMBEDDERS = ("pooling", "max_seq_length")
 _OF_FILES = {"model", "files", "header", "text_column", "pair_column", "output_file", "overwrite"}
 _OF_FILES |= {"json"}
 
@@ -834,7 +844,7 @@ def detect(model: Name, texts: Any, *, architecture: str | None = None, **given:
         model: A discriminator: a run, a folder or a Hub id.
         texts: One text, or several.
         architecture: Your own architecture that the model was trained with (module:Class).
-        given: max_seq_length, batch_size, threads: see `electrify detect`.
+        given: threshold, max_seq_length, batch_size, threads: see `electrify detect`.
 
     Raises:
         UserError: For a mistake, with one sentence.
@@ -975,7 +985,7 @@ def push(folder: Name, repo_id: str, **given: Any) -> dict[str, int]:
 @for_python
 def evaluate(
     models: Name | Sequence[Name], data_dir: Any = None, *, pairs: Any = None, **given: Any
-) -> dict[str, dict[str, float]]:
+) -> Figures:
     """BLiMP, minimal pairs of English grammar (1912.00582), or pairs of your own, without training;
     fine-tuned models on labelled examples.
 
@@ -988,9 +998,9 @@ def evaluate(
             models those of `Encoder.evaluate`.
 
     Returns:
-        The accuracies of each model, by its given name and by phenomenon; `overall` is the mean
-        over all paradigms. Those of the supplement begin with `supplement `. Of a fine-tuned model
-        its metrics.
+        Of one model its accuracies by phenomenon, where `overall` is the mean over all paradigms
+        and those of the supplement begin with `supplement `. Of `pairs` the `accuracy`, of a
+        fine-tuned model its metrics. Of a list of models these by the given names.
 
     Raises:
         UserError: For a mistake, with one sentence.
@@ -1006,19 +1016,21 @@ def evaluate(
     several: Any = models if isinstance(models, list | tuple) else [models]
     names = tuple(dict.fromkeys(os.fspath(model) for model in several))
     if all(metadata_of(model_in(name)).get("part") == TRAINED for name in names):
-        return {name: Encoder(name).evaluate(data_dir, **given) for name in names}
+        found = Figures((name, Encoder(name).evaluate(data_dir, **given)) for name in names)
+        return found if several is models else found[names[0]]
     with as_file(data_dir, "sentence_good", "sentence_bad") as place:
         fixed = {"models": names, "data_dir": place}
         rows = evaluated(options(EvaluateConfig, "evaluate", given, fixed))
-    return {
-        name: {
-            kind if part == "blimp" else f"{part} {kind}": accuracy
-            for (part, kind), accuracy in means(
-                [r for r in rows if r.model == model_in(name)]
-            ).items()
-        }
-        for name in names
-    }
+    found = Figures()
+    for name in names:
+        its = means([row for row in rows if row.model == model_in(name)])
+        found[name] = Figures(
+            (kind if part == "blimp" else f"{part} {kind}", accuracy)
+            for (part, kind), accuracy in its.items()
+        )
+        if pairs is not None:
+            found[name] = Figures(accuracy=found[name].overall)
+    return found if several is models else found[names[0]]
 
 
 @dataclass(frozen=True)
@@ -1084,16 +1096,18 @@ def compare(
 
 @for_python
 def flops(
-    recipe: str,
+    recipe: Any,
     *,
     convention: Literal["hardware", "paper"] = "hardware",
     vocab_size: int = 30522,
     **fields: Any,
-) -> RecipeFlops:
-    """The FLOPs of a recipe: of a token, an update, the whole pre-training, and inference.
+) -> Any:
+    """The FLOPs of a recipe (`RecipeFlops`): of a token, an update, the whole pre-training, and
+    inference.
 
     Args:
-        recipe: A shipped name, with changes after a colon, or a .yaml file.
+        recipe: A shipped name, with changes after a colon, a .yaml file, or a `Recipe`. A list
+            gives a mapping.
         convention: hardware counts matrix products, backward twice forward; paper counts as
             ELECTRA's public script.
         vocab_size: The size of the vocabulary.
@@ -1105,5 +1119,8 @@ def flops(
     from .flop_counts import recipe_flops
     from .rules import countable
 
-    how: dict[str, Any] = {"convention": convention, "inference_length": None}
-    return recipe_flops(override(countable(recipe), fields), vocab_size=vocab_size, **how)
+    how: dict[str, Any] = {"convention": convention, "vocab_size": vocab_size}
+    if isinstance(recipe, list | tuple):
+        return Figures((name, flops(name, **how, **fields)) for name in recipe)
+    counted = recipe if isinstance(recipe, Recipe) else countable(os.fspath(recipe))
+    return recipe_flops(override(counted, fields), **how)

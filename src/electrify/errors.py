@@ -73,6 +73,12 @@ SAME = {
     "normalize": ("normalize_embeddings",),
     "text_columns": ("text_column",),
     "resume_from_checkpoint": ("resume",),
+    **dict.fromkeys(("max_length", "model_max_length"), ("max_seq_length",)),
+    **dict.fromkeys(("steps", "num_steps", "total_steps", "num_train_steps"), ("max_steps",)),
+    **dict.fromkeys(
+        ("validation_fraction", "validation_split", "valid_fraction", "test_size"),
+        ("valid_fraction", "validation_fraction"),
+    ),
     **dict.fromkeys(("eval_data", "eval_file", "eval_dataset"), ("validation_file",)),
     **dict.fromkeys(("test_data", "test_file", "test_dataset"), ("validation_file",)),
     **dict.fromkeys(("train_data", "train_dataset"), ("train_file",)),
@@ -90,10 +96,14 @@ MEANT = SAME | {
     **dict.fromkeys(("train", "Trainer", "fit"), ("pretrain", "finetune")),
     **dict.fromkeys(("tokenize", "tokenise", "build_corpus"), ("prepare",)),
     **dict.fromkeys(("encode", "embeddings"), ("embed",)),
-    **dict.fromkeys(("load_model", "from_pretrained", "AutoModel"), ("load", "path")),
+    **dict.fromkeys(("load_model", "from_pretrained", "AutoModel"), ("load",)),
     **dict.fromkeys(("list_recipes", "models"), ("recipes",)),
     **dict.fromkeys(("upload", "push_to_hub"), ("push",)),
-    **dict.fromkeys(("model_dir", "model_path", "output_dir", "save_dir"), ("path", "folder")),
+    **dict.fromkeys(("path", "model_dir", "model_path"), ("discriminator", "model", "folder")),
+    **dict.fromkeys(("output_dir", "save_dir"), ("folder",)),
+    **dict.fromkeys(("num_tokens", "n_tokens"), ("tokens",)),
+    **dict.fromkeys(("results", "df", "dataframe"), ("to_pandas", "table")),
+    **dict.fromkeys(("best", "hypotheses"), ("texts",)),
     "predict_proba": ("predict",),
 }
 """Names of options, functions and attributes that people try, and those that they may mean."""
@@ -108,6 +118,18 @@ class Named:
         known = {*dir(type(self)), *getattr(type(self), "__dataclass_fields__", ())}
         hint = nearest(name, [own for own in known if not own.startswith("_")])
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
+
+
+class Figures(dict[str, Any]):
+    """Results by name, also as attributes. An error for a wrong name lists those that are known."""
+
+    def __missing__(self, name: str) -> Any:
+        raise KeyError(f"{name}{nearest(name, self)}")
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self:
+            raise AttributeError(f"no {name!r}{nearest(name, self)}")
+        return self[name]
 
 
 def meant_by(name: str, known: Collection[str], names: Mapping[str, Any] = MEANT) -> str:

@@ -55,7 +55,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "tie-all": {"tie": "all", "generator_size": 1, "per_device_train_batch_size": 1},
 }
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.usefixtures("exports")]
 
 
 def words(system: str, data: Path, run: Path, **fields: Any) -> list[str]:

@@ -20,6 +20,7 @@ from ..errors import UserError, must_have, need
 from ..exporting.loading import quiet
 from ..exporting.places import metadata_of
 from ..files import written
+from ..progress import Progress
 from ..text.streams import ending_of
 from ..values import given_texts
 from . import new_texts
@@ -255,13 +256,20 @@ def embed(
     whiten: Iterable[str] | None = None,
     normalize_embeddings: bool = False,
     batch_size: int | None = None,
+    show_progress_bar: bool = False,
 ) -> Array:
     """The vectors of texts, [N, D] in float32. See `electrify.embed`. Raises UserError."""
     both = center is not None and whiten is not None
     need(not both, "center and whiten exclude each other: whitening centres too")
     given, corpus = given_texts(texts), whiten if center is None else center
     width, size = embedder.reader.width, batch_size or new_texts.BLOCK_ITEMS
-    found_ND = np.concatenate([np.empty((0, width), np.float32), *_blocks(embedder, given, size)])
+    found = [np.empty((0, width), np.float32)]
+    with Progress(len(given), title="embed", unit="texts") as bar:
+        for block_ND in _blocks(embedder, given, size):
+            found.append(block_ND)
+            if show_progress_bar:
+                bar.advance(len(block_ND))
+    found_ND = np.concatenate(found)
     unknown = new_texts.unknown_note(embedder, map(Example, given))
     new_texts.tell([unknown, embedder.truncation.text()])
     if corpus is not None:

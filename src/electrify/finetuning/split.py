@@ -106,7 +106,7 @@ def parted(
     stay = tuple(e for k, e in enumerate(examples) if k not in chosen)
     held = tuple(e for k, e in enumerate(examples) if k in chosen)
     fact = f"a share of {fraction:g} of {len(examples):,} examples leaves a part empty: equal texts"
-    need(bool(stay and held), f"{fact} and contexts stay together", "give more examples")
+    need(bool(stay and held), f"{fact} and contexts stay together", "give more different ones")
     return stay, held
 
 

@@ -11,11 +11,11 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from ..console import harmless
-from ..errors import need
+from ..errors import Named, need
 from ..exporting.places import metadata_of
 from ..onnx_models import Array, OnnxModel, is_onnx, padded
 from ..onnx_models import probabilities as probabilities_of
@@ -42,13 +42,15 @@ FAINT = 0.05  # a probability below it is not coloured
 
 
 @dataclass(frozen=True)
-class Piece:
+class Piece(Named):
     """A token or a word of a text: it is text[start:end] (offsets in characters)."""
 
     token: str
     start: int
     end: int
     probability: float
+    threshold: float = field(default=0.5, repr=False)
+    """Of `replaced`."""
 
     @property
     def word(self) -> str:
@@ -66,8 +68,8 @@ class Piece:
 
     @property
     def replaced(self) -> bool:
-        """Whether it is more likely replaced than original."""
-        return self.probability > 0.5
+        """Whether its probability exceeds the threshold."""
+        return self.probability > self.threshold
 
     def __getitem__(self, name: str) -> Any:
         """`piece["word"]`, as of a pipeline."""
@@ -75,7 +77,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Detection:
+class Detection(Named):
     """A text with its tokens (word pieces as the model sees them) and its words (a word's
     probability is the highest of its tokens)."""
 
@@ -85,6 +87,13 @@ class Detection:
 
     def __iter__(self) -> Iterator[Piece]:
         return iter(self.words)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        found = asdict(self)
+        for piece in (*found["tokens"], *found["words"]):
+            del piece["threshold"]
+        return found
 
     @property
     def probabilities(self) -> list[float]:
@@ -121,6 +130,7 @@ def detect(
     max_seq_length: int | None = None,
     batch_size: int | None = None,
     threads: str = "auto",
+    threshold: float = 0.5,
 ) -> list[Detection]:
     """The probability of being replaced of every token of every text.
 
@@ -130,7 +140,7 @@ def detect(
     """
     model, positions, texts = detector.name, detector.positions, given_texts(texts)
     given = {"max_seq_length": max_seq_length, "batch_size": batch_size, "threads": threads}
-    DetectConfig(model=model, **given)  # says what is wrong with them
+    DetectConfig(model=model, threshold=threshold, **given)  # says what is wrong with them
     length = max_seq_length or positions
     need(
         8 <= length <= positions,
@@ -156,7 +166,7 @@ def detect(
         found = of_tokens(detector, ids, numbers, length=length, most=most, slots=slots)
     names = detector.tokenizer.original.convert_ids_to_tokens
     return [
-        joined(text, its, names(its["input_ids"]), p.tolist())
+        joined(text, its, names(its["input_ids"]), p.tolist(), threshold)
         for text, its, p in zip(texts, encoded, found, strict=True)
     ]
 
@@ -185,7 +195,9 @@ def load_detector(
     return detector
 
 
-def joined(text: str, found: Any, names: list[str], probabilities: list[float]) -> Detection:
+def joined(
+    text: str, found: Any, names: list[str], probabilities: list[float], threshold: float
+) -> Detection:
     """The tokens with their probabilities, and the words that they make up."""
     tokens: list[Piece] = []
     words: list[Piece] = []
@@ -196,11 +208,11 @@ def joined(text: str, found: Any, names: list[str], probabilities: list[float]) 
         # Byte-level tokens include the space before them.
         while start < end - 1 and text[start].isspace():
             start += 1
-        tokens.append(Piece(name, start, end, p))
+        tokens.append(Piece(name, start, end, p, threshold))
         if word is not None and word == last:
             before = words.pop()
             start, end, p = before.start, max(before.end, end), max(before.probability, p)
-        words.append(Piece(text[start:end], start, end, p))
+        words.append(Piece(text[start:end], start, end, p, threshold))
         last = word
     return Detection(text, tuple(tokens), tuple(words))
 
@@ -216,9 +228,10 @@ def show_detection(
     threshold; or JSON."""
     pieces = detection.words if unit == "word" else detection.tokens
     if as_json:
-        marked = [asdict(word) for word in detection.words if word.probability >= threshold]
+        plain = detection.plain()
+        marked = [word for word in plain["words"] if word["probability"] >= threshold]
         # Escaped throughout, so that no character of the text can control a terminal.
-        said = asdict(detection) | {"threshold": threshold, "marked": marked}
+        said = plain | {"threshold": threshold, "marked": marked}
         out.write(json.dumps(said) + "\n")
     elif out.isatty() and not os.environ.get("NO_COLOR"):
         show_coloured(detection.text, pieces, out, threshold=threshold)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import must_have, need
+from ..errors import Named, must_have, need
 from ..files import written
 from ..finetuning.new_texts import must_be_ready
 from ..onnx_models import Array
@@ -65,10 +65,10 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Reranked:
+class Reranked(Named):
     """What was chosen from each list."""
 
-    texts: tuple[str, ...] = field(repr=False)
+    texts: tuple[str, ...]
     chosen: tuple[int, ...] = field(repr=False)
     """The number of the hypothesis in its list, from 0."""
     weight: float

@@ -54,8 +54,8 @@ def planted_pairs(folder: Path, *, count: int = COUNT, seed: int = 0) -> Paradig
     need(
         len(pairs) >= min(FEWEST, count),
         f"{folder}: its held-out part gives only {len(pairs)} spans in which one of {WORDS} words "
-        f"can be replaced, and {FEWEST} are needed. Leave the task planted out, or prepare the "
-        "corpus with a larger --valid-fraction",
+        f"can be replaced, and {FEWEST} are needed. Name other tasks than planted, or prepare "
+        "the corpus with a larger --valid-fraction",
     )
     return Paradigm("planted", "planted", "-", "planted", tuple(pairs))
 

@@ -76,7 +76,7 @@ class Served:
         match kind:
             case "detect":
                 threads = str(torch.get_num_threads())  # auto would measure during a request
-                return [asdict(found) for found in self.encoder.detect(items, threads=threads)]
+                return [found.plain() for found in self.encoder.detect(items, threads=threads)]
             case "score":
                 return self.encoder.score(items)
             case "embed":

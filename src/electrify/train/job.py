@@ -234,7 +234,9 @@ def must_be_the_same(
         more = f"; and {len(odd) - 3} more" if len(odd) > 3 else ""
         advice = "choose another output_dir, or repeat its options and DATA to continue it"
         # A warm-up is as long as its run allows.
-        if "max_steps" in differ and len(odd) == len({*differ} & {"max_steps", *WARMUPS}):
-            advice = "the schedule belongs to its length. To train longer, start a new run with "
-            advice += f"init_discriminator={folder / DISCRIMINATOR}"
+        if "max_steps" in differ:
+            longer = "the schedule belongs to its length. To train longer, start a new run with "
+            longer += f"init_discriminator={folder / DISCRIMINATOR}"
+            alone = len(odd) == len({*differ} & {"max_steps", *WARMUPS})
+            advice = longer if alone else f"{advice}. {longer[0].upper()}{longer[1:]}"
         raise UserError(f"{folder} holds another run ({'; '.join(odd[:3])}{more})", advice)
