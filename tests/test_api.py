@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from numpy.linalg import norm
-from transformers import AutoTokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import electrify
 from electrify import UserError
@@ -221,6 +221,8 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     assert one.label in ("pet", "place")
     assert one.score == one.probabilities[one.label] == max(one.probabilities.values())
     assert done.model is not None
+    by_transformers = AutoModelForSequenceClassification.from_pretrained(done.folder)
+    assert set(by_transformers.config.id2label.values()) == {"pet", "place"}
     both = electrify.predict(done.model, ["cat 3", "house"])
     assert both[0] == one
     assert electrify.predict(done, pd.Series(["cat 3", "house"])) == both

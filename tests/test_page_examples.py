@@ -12,7 +12,7 @@ from electrify import cli
 
 ROOT = Path(__file__).parent.parent
 SHORTER = {
-    "train_minutes=60": "max_steps=6, train_batch_size=16",
+    '"train_minutes": 60': '"max_steps": 6, "train_batch_size": 16',
     "max_steps=20000": "max_steps=6, train_batch_size=16",
     "--train-minutes 60": "--max-steps 6 --train-batch-size 16",
     "vocab_size=8192": "vocab_size=1000, valid_fraction=0.1",

@@ -113,6 +113,7 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
         names = {task.name: task.score_names for task in tasks}
         report = report_of([done[run.key] for run in runs], names, settings=shared)
         report.write(out)
+        link_model(out)
         if png := picture(partial(draw_scores, report=report)):
             write(out / "report.png", png)
         if options.predict_test:
@@ -310,6 +311,17 @@ def keep(run: Run, done: dict[Key, Any], shared: dict[str, Any], outcome: Outcom
     write(run.out / SCORES, "".join(json_text(record) + "\n" for record in done.values()))
     shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
     say(f"{run.model} {run.name}: {shown} ({outcome.seconds:.1f} s)")
+
+
+def link_model(out: Path) -> None:
+    """Links to the files of the only model in OUT/models, so that other libraries, too, load it by
+    the folder's name."""
+    for link in filter(Path.is_symlink, out.iterdir()):
+        link.unlink()
+    models = list((out / "models").glob("*"))
+    for file in models[0].iterdir() if len(models) == 1 else ():
+        if not (out / file.name).exists():
+            (out / file.name).symlink_to(file.relative_to(out))
 
 
 # ------------------------------------------------------------------ GLUE's submission
