@@ -119,7 +119,7 @@ def test_same_numbers(system: str, small_data: Path, sharded: Path, tmp_path: Pa
     again."""
     assert cli.main(words(system, small_data, tmp_path / "run")) == 0
     # Cosines over a small temperature make rounding larger.
-    close = 1e-5 if system == "coco-lm" else 1e-6
+    close = 1e-4 if system == "coco-lm" else 1e-6
     same_numbers(tmp_path / "run", sharded / system, close=close)
     same_tensors(tmp_path / "run", sharded / system, step=50)
     for half in ("discriminator", "generator"):
