@@ -125,6 +125,7 @@ def test_an_encoder_that_stays_loaded(run: electrify.PretrainedRun) -> None:
     first = encoder.embed(several, pooling="cls")
     assert first == pytest.approx(electrify.embed(run, several, pooling="cls"))
     assert abs(first - one_by_one).max() > 0.01
+    assert encoder.encode(several, convert_to_tensor=True).shape == (3, 32)
     highest = max(found.probabilities)
     marked = encoder.detect("the cat", threshold=highest - 1e-6).words
     assert [word.replaced for word in marked].count(True) >= 1
@@ -173,11 +174,9 @@ def test_flops() -> None:
     assert by_hardware.parameters == electrify.flops("electra-small", convention="paper").parameters
     assert by_hardware.train == by_hardware.step * by_hardware.max_steps
     both = electrify.flops(["electra-small", "bert-tiny"])
-    assert (
-        both["electra-small"]
-        == by_hardware
-        == electrify.flops(electrify.load_recipe("electra-small"))
-    )
+    same = electrify.flops(electrify.load_recipe("electra-small"))
+    assert both["electra-small"] == by_hardware == same
+    assert electrify.flops("electra-small", batch_size=64).train == by_hardware.train / 2
 
 
 def test_a_comparison(corpus, tmp_path, monkeypatch):
@@ -242,6 +241,11 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     assert scored["accuracy"] == sum(right) / len(right)
     with pytest.raises(UserError, match="given rows: boat: no class of"):
         done.evaluate([*EXAMPLES, ("a", "boat")])
+    assert done.path == done.model
+    frame = pd.DataFrame({"review": ["cat 3", "house"]})
+    assert electrify.predict(done, frame, text_column="review") == both
+    with pytest.raises(UserError, match="none of the columns"):
+        done.predict(frame)
     with pytest.raises(KeyError, match="known: accuracy"):
         done.scores["f1"]
     assert done.metrics.accuracy == done.metrics["accuracy"]
@@ -315,6 +319,7 @@ def test_a_recipe_by_its_path_and_a_run_that_is_to_be_longer(corpus, run, tmp_pa
     with pytest.raises(UserError, match=r"To train longer, .* init_discriminator=.*discriminator"):
         electrify.pretrain(corpus, path, output_dir=run.folder, **fields | {"max_steps": 6})
     assert electrify.doctor(run.folder).ok
+    assert {found.level for found in electrify.doctor(run.folder).problems} == {"warning"}
 
 
 def test_a_run_names_no_code(run, corpus, tmp_path) -> None:
@@ -332,6 +337,11 @@ def test_recipes() -> None:
     found = electrify.recipes()
     assert found["electra-small"]["layers"] == 12
     assert found["electra-small"]["FLOPs"] == pytest.approx(1.2e18, rel=0.05)
+    row, recipe = found["electra-tiny"], electrify.load_recipe("electra-tiny")
+    assert (row.name, row["batch_size"]) == ("electra-tiny", recipe.train_batch_size)
+    assert row.learning_rate == recipe.learning_rate
+    with pytest.raises(KeyError, match="electra-tiny"):
+        found["electra-tinny"]
 
 
 def test_every_name_is_there() -> None:
@@ -357,6 +367,8 @@ def test_a_saved_model_scores_as_it_was_scored(kind: str, run, tmp_path: Path) -
     """The examples in another order, so that classes have other numbers."""
     examples = KINDS[kind]
     how: dict[str, Any] = {"epochs": 1, "threads": 1, "baselines": False}
+    asked = {"tagging": "token-classification", "answering": "question-answering"}
+    how |= {"task": asked.get(kind, "regression" if kind == "regression" else ())}
     done = electrify.finetune(run, examples, examples[:8], output_dir=tmp_path / "out", **how)
     scored = electrify.load(done).evaluate(examples[:8][::-1])
     for name, score in done.scores.items():  # predictions are rounded to seven digits

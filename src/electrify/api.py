@@ -274,6 +274,11 @@ class PretrainedRun(Named):
         return Folder(self.exported.get("discriminator") or next(iter(self.exported.values())))
 
     @property
+    def path(self) -> Folder:
+        """The same as `discriminator`."""
+        return self.discriminator
+
+    @property
     def history(self) -> list[dict[str, Any]]:
         """The records of the log, `kind` train, valid or event, in order. `loss` is the sum of
         their losses by `term_weights`."""
@@ -349,7 +354,15 @@ def pretrain(
 
 def recipes() -> dict[str, dict[str, Any]]:
     """The shipped recipes by name: layers, width, parameters, FLOPs, hours, what was measured."""
-    return Figures(_recipe.listing())
+    return Figures((name, Listed(its | {"name": name})) for name, its in _recipe.listing().items())
+
+
+class Listed(Figures):
+    """What is listed of a recipe, and every field of it."""
+
+    def __missing__(self, name: str) -> Any:
+        (own,) = known("recipes", {name: None}, _recipe.SECTION_OF)
+        return getattr(load_recipe(self.name), own)
 
 
 # ------------------------------------------------------------------ encoder -> task
@@ -429,6 +442,11 @@ class FineTuned(Named):
         return self.table
 
     @property
+    def path(self) -> Folder:
+        """The same as `model`. Raises UserError if none was saved."""
+        return self._saved
+
+    @property
     def metrics(self) -> Figures:
         """The medians of the scores."""
         return Figures((name, score.median) for name, score in self.scores.items())
@@ -452,6 +470,18 @@ class FineTuned(Named):
         Encoder(self._saved).save_pretrained(folder)
 
 
+PROBLEMS = {
+    **{kind: kind for kind in ("classification", "multilabel", "regression", "tagging")},
+    "answering": "answering",
+    "text-classification": "classification",
+    "sentiment-analysis": "classification",
+    "multi-label-classification": "multilabel",
+    **dict.fromkeys(("token-classification", "ner"), "tagging"),
+    "question-answering": "answering",
+}
+"""Names of tasks of transformers, and our own, for a `problem_type`."""
+
+
 @for_python
 def finetune(
     model: Name,
@@ -473,7 +503,8 @@ def finetune(
         validation_file: Further examples. Without them a fifth of `train_file` is held out.
         labels: The labels of texts (or lists of words) in a list. They may also take the place of
             `validation_file`, as in scikit-learn.
-        task: Known tasks in place of `train_file`, e.g. sst2.
+        task: Known tasks in place of `train_file`, e.g. sst2. Beside it, what the examples are: a
+            value of `problem_type`, or transformers' name of it, e.g. token-classification.
         output_dir: The folder of the results [default: finetuned/NAME of the file or the tasks, of
             examples in memory finetuned/examples-HASH].
         seeds: The number of runs, each with another seed (the first is `seed`), or their seeds in
@@ -500,6 +531,8 @@ def finetune(
         train_file = list(zip(texts, labels, strict=True))
     columns = columns_of(given)
     tasks = (task,) if isinstance(task, str) else tuple(task)
+    if train_file is not None and len(tasks) == 1 and tasks[0] in PROBLEMS:
+        given["problem_type"], tasks = PROBLEMS[tasks[0]], ()
     need(
         not tasks or train_file is None,
         "task is for known tasks such as sst2. What your own examples are is found by their labels,"
@@ -631,7 +664,7 @@ class Encoder(Named):
             texts: One text, or several.
             given: normalize_embeddings (to length 1), batch_size (most texts of a forward pass),
                 show_progress_bar, center or whiten (texts on whose vectors these are centred or
-                whitened); pooling (mean or cls), max_seq_length.
+                whitened); pooling (mean or cls), max_seq_length; convert_to_tensor (of torch).
         """
         from .finetuning.embed import embed
 
@@ -675,10 +708,10 @@ class Encoder(Named):
         return rerank(self.model, lists, architecture=self.architecture, **given)
 
     @for_python
-    def predict(self, texts: Any, *, pairs: Any = None) -> Any:
+    def predict(self, texts: Any, *, pairs: Any = None, text_column: str | None = None) -> Any:
         """A `Prediction` for each text, of a fine-tuned model. pairs: the second texts, or the
-        contexts of questions."""
-        return _predictions(self._predictor, texts, pairs)
+        contexts of questions. text_column: of a data frame or data set."""
+        return _predictions(self._predictor, texts, pairs, text_column)
 
     @for_python
     def evaluate(self, examples: Any, **given: Any) -> Figures:
@@ -728,13 +761,17 @@ def _of_each(texts: Any, work: Callable[[list[Any]], Any]) -> Any:
     return work([texts])[0] if isinstance(texts, str) else work(texts_in(texts))
 
 
-def texts_in(data: Any) -> list[Any]:
+def texts_in(data: Any, column: str | None = None) -> list[Any]:
     """The elements of a list or generator, or the column of texts (or lists of words) of a data
-    frame or data set."""
+    frame or data set. Raises UserError if the column is not known."""
     found = list(rows_of(data))
-    first = found[0] if found and isinstance(found[0], dict) else {}
-    column = next((name for name in (TEXT, "tokens", "words") if name in first), None)
-    return found if column is None else [row[column] for row in found]
+    if not found or not isinstance(found[0], dict):
+        return found
+    usual = (TEXT, "tokens", "words") if column is None else (column,)
+    column = next((name for name in usual if name in found[0]), None)
+    columns = ", ".join(map(str, found[0]))
+    need(column is not None, f"none of the columns ({columns}) is {' or '.join(usual)}")
+    return [row[column] for row in found]
 
 
 def are_labels(texts: Any, others: Any) -> bool:
@@ -753,7 +790,7 @@ def are_labels(texts: Any, others: Any) -> bool:
     )
 
 
-def _predictions(predictor: Any, texts: Any, pairs: Any) -> Any:
+def _predictions(predictor: Any, texts: Any, pairs: Any, text_column: str | None = None) -> Any:
     from .finetuning.predict import predict
 
     def is_pair(one: Any) -> bool:
@@ -762,13 +799,13 @@ def _predictions(predictor: Any, texts: Any, pairs: Any) -> Any:
     one = isinstance(texts, str)
     if predictor.kind == "tagging":
         texts = texts.split() if one else texts
-        several = texts_in(texts)
+        several = texts_in(texts, text_column)
         one = one or (bool(several) and isinstance(several[0], str))
         several = [several] if one else several
     else:
         takes_pairs = predictor.reading.get("pairs") or predictor.kind == "answering"
         one = one or (takes_pairs and pairs is None and is_pair(texts))
-        several = [texts] if one else texts_in(texts)
+        several = [texts] if one else texts_in(texts, text_column)
         if several and pairs is None and all(map(is_pair, several)):
             several, pairs = map(list, zip(*several, strict=True))
     pairs = [pairs] if isinstance(pairs, str) else pairs
@@ -780,7 +817,9 @@ def _predictions(predictor: Any, texts: Any, pairs: Any) -> Any:
 
 
 @for_python
-def predict(model: Name, texts: Any, *, pairs: Any = None, **given: Any) -> Any:
+def predict(
+    model: Name, texts: Any, *, pairs: Any = None, text_column: str | None = None, **given: Any
+) -> Any:
     """The predictions of a fine-tuned model: a `Prediction` for each text, for one text one.
 
     Args:
@@ -788,6 +827,7 @@ def predict(model: Name, texts: Any, *, pairs: Any = None, **given: Any) -> Any:
         texts: One text, or several, or a list of pairs; for a tagger lists of words (or one text,
             whose words have blanks between them), for question answering questions.
         pairs: The second texts, or the contexts of the questions.
+        text_column: The column of the texts in a data frame or data set [default: text].
         given: threshold, max_seq_length, ...: see `electrify predict`.
 
     Raises:
@@ -797,10 +837,11 @@ def predict(model: Name, texts: Any, *, pairs: Any = None, **given: Any) -> Any:
     from .finetuning.predict import load_predictor
 
     given = known("predict", given, kinds(PredictConfig).keys() - _OF_FILES)
-    return _predictions(load_predictor(model, **given), texts, pairs)
+    return _predictions(load_predictor(model, **given), texts, pairs, text_column)
 
 
 _OF_VECTORS = ("normalize_embeddings", "batch_size", "show_progress_bar", "center", "whiten")
+_OF_VECTORS += ("convert_to_tensor",)
 _OF_EMBEDDERS = ("pooling", "max_seq_length")
 _OF_FILES = {"model", "files", "header", "text_column", "pair_column", "output_file", "overwrite"}
 _OF_FILES |= {"json"}
@@ -963,7 +1004,7 @@ def export(model: Name, output_dir: Name, **given: Any) -> Path:
 
 
 @for_python
-def push(folder: Name, repo_id: str, **given: Any) -> dict[str, int]:
+def push(folder: Name, repo_id: str, **given: Any) -> Figures:
     """Uploads a model folder to the Hugging Face Hub. Returns its files with their sizes in bytes.
 
     Args:
@@ -976,7 +1017,8 @@ def push(folder: Name, repo_id: str, **given: Any) -> dict[str, int]:
     """
     from .pushing import Push
 
-    return options(Push, "push", given, {"folder": os.fspath(folder), "repo_id": repo_id}).send()
+    fixed = {"folder": os.fspath(folder), "repo_id": repo_id}
+    return Figures(options(Push, "push", given, fixed).send())
 
 
 # ------------------------------------------------------------------ measuring
@@ -1120,6 +1162,7 @@ def flops(
     from .rules import countable
 
     how: dict[str, Any] = {"convention": convention, "vocab_size": vocab_size}
+    fields = known("flops", fields, _recipe.SECTION_OF)
     if isinstance(recipe, list | tuple):
         return Figures((name, flops(name, **how, **fields)) for name in recipe)
     counted = recipe if isinstance(recipe, Recipe) else countable(os.fspath(recipe))

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from .errors import UserError, need
+from .errors import Named, UserError, need
 from .exporting.places import SCORES, model_in
 from .files import read_json, sha256
 from .progress import Waiting, show
@@ -83,7 +83,7 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Named):
     """What was found in every folder, those inside runs included."""
 
     folders: list[Folder]
@@ -101,6 +101,12 @@ class Report:
     @property
     def ok(self) -> bool:
         return self.status == 0
+
+    @property
+    def problems(self) -> list[Finding]:
+        """The warnings and errors of all folders."""
+        every = [f for folder in self.folders for f in folder.findings]
+        return [f for f in every if f.level in ("warning", "error")]
 
     def __str__(self) -> str:
         return self.text()

@@ -99,7 +99,7 @@ MEANT = SAME | {
     **dict.fromkeys(("load_model", "from_pretrained", "AutoModel"), ("load",)),
     **dict.fromkeys(("list_recipes", "models"), ("recipes",)),
     **dict.fromkeys(("upload", "push_to_hub"), ("push",)),
-    **dict.fromkeys(("path", "model_dir", "model_path"), ("discriminator", "model", "folder")),
+    **dict.fromkeys(("model_dir", "model_path"), ("path", "folder")),
     **dict.fromkeys(("output_dir", "save_dir"), ("folder",)),
     **dict.fromkeys(("num_tokens", "n_tokens"), ("tokens",)),
     **dict.fromkeys(("results", "df", "dataframe"), ("to_pandas", "table")),
@@ -127,9 +127,10 @@ class Figures(dict[str, Any]):
         raise KeyError(f"{name}{nearest(name, self)}")
 
     def __getattr__(self, name: str) -> Any:
-        if name not in self:
-            raise AttributeError(f"no {name!r}{nearest(name, self)}")
-        return self[name]
+        try:
+            return self[name]
+        except (KeyError, UserError) as e:
+            raise AttributeError(e.args[0]) from None
 
 
 def meant_by(name: str, known: Collection[str], names: Mapping[str, Any] = MEANT) -> str:

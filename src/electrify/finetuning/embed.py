@@ -257,7 +257,8 @@ def embed(
     normalize_embeddings: bool = False,
     batch_size: int | None = None,
     show_progress_bar: bool = False,
-) -> Array:
+    convert_to_tensor: bool = False,
+) -> Any:
     """The vectors of texts, [N, D] in float32. See `electrify.embed`. Raises UserError."""
     both = center is not None and whiten is not None
     need(not both, "center and whiten exclude each other: whitening centres too")
@@ -278,6 +279,10 @@ def embed(
         found_ND = fitted(blocks, shown="the corpus", **how)(found_ND)
     if normalize_embeddings:
         found_ND /= np.linalg.norm(found_ND, axis=1, keepdims=True).clip(1e-12)
+    if convert_to_tensor:
+        import torch
+
+        return torch.from_numpy(found_ND)
     return found_ND
 
 
