@@ -525,10 +525,7 @@ def finetune(
     validation_file = given.pop("validation_file", validation_file)
     if labels is None and are_labels(train_file, validation_file):
         labels, validation_file = validation_file, None
-    if labels is not None:
-        texts, labels = list(rows_of(train_file)), list(labels)
-        need(len(texts) == len(labels), f"{len(texts)} texts, but {len(labels)} labels")
-        train_file = list(zip(texts, labels, strict=True))
+    train_file = train_file if labels is None else with_labels(train_file, labels)
     columns = columns_of(given)
     tasks = (task,) if isinstance(task, str) else tuple(task)
     if train_file is not None and len(tasks) == 1 and tasks[0] in PROBLEMS:
@@ -539,10 +536,7 @@ def finetune(
         " or set by problem_type",
     )
     if isinstance(seeds, Sequence):
-        need(bool(seeds), "seeds must be a number of runs, or their seeds")
-        given["seed"], in_a_row = seeds[0], list(range(seeds[0], seeds[0] + len(seeds)))
-        need(list(seeds) == in_a_row, f"seeds must be a number of runs, or like {in_a_row}")
-        seeds = len(seeds)
+        given["seed"], seeds = in_a_row(seeds)
     in_memory = train_file is not None and not isinstance(train_file, str | os.PathLike)
     with as_file(train_file, *columns) as train, as_file(validation_file, *columns) as validation:
         folder = output_dir
@@ -566,6 +560,14 @@ def finetune(
         as_keywords(report.table()),
         Folder(saved[0]) if saved else None,
     )
+
+
+def in_a_row(seeds: Sequence[int]) -> tuple[int, int]:
+    """The first of the seeds, and how many there are. Raises UserError for others."""
+    need(bool(seeds), "seeds must be a number of runs, or their seeds")
+    wanted = list(range(seeds[0], seeds[0] + len(seeds)))
+    need(list(seeds) == wanted, f"seeds must be a number of runs, or like {wanted}")
+    return seeds[0], len(seeds)
 
 
 def columns_of(given: dict[str, Any]) -> tuple[str, ...]:
@@ -772,6 +774,13 @@ def texts_in(data: Any, column: str | None = None) -> list[Any]:
     columns = ", ".join(map(str, found[0]))
     need(column is not None, f"none of the columns ({columns}) is {' or '.join(usual)}")
     return [row[column] for row in found]
+
+
+def with_labels(texts: Any, labels: Any) -> list[tuple[Any, Any]]:
+    """Examples. Raises UserError if the two have not as many."""
+    both = list(rows_of(texts)), list(labels)
+    need(len(both[0]) == len(both[1]), f"{len(both[0])} texts, but {len(both[1])} labels")
+    return list(zip(*both, strict=True))
 
 
 def are_labels(texts: Any, others: Any) -> bool:

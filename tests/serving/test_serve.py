@@ -8,7 +8,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +63,7 @@ def expected(root: Path) -> dict[str, list[Any]]:
     tuned = electrify.load(root / "tuned")
     given = ("label", "probability", "probabilities")
     return {
-        "detect": [asdict(loaded.detect(text)) for text in TEXTS],
+        "detect": [loaded.detect(text).plain() for text in TEXTS],
         "score": [loaded.score(text) for text in TEXTS],
         "embed": [loaded.embed(text).tolist() for text in TEXTS],
         "predict": [{k: getattr(tuned.predict(text), k) for k in given} for text in TEXTS],

@@ -234,7 +234,7 @@ def must_be_the_same(
         more = f"; and {len(odd) - 3} more" if len(odd) > 3 else ""
         advice = "choose another output_dir, or repeat its options and DATA to continue it"
         # A warm-up is as long as its run allows.
-        if "max_steps" in differ:
+        if "max_steps" in differ and "objective" not in differ:
             longer = "the schedule belongs to its length. To train longer, start a new run with "
             longer += f"init_discriminator={folder / DISCRIMINATOR}"
             alone = len(odd) == len({*differ} & {"max_steps", *WARMUPS})
