@@ -309,9 +309,9 @@ def same_ending(a: Path, b: Path, *, step: int) -> None:
 CLOSE = 1e-6
 
 
-def same_numbers(a: Path, b: Path, *, close: float = CLOSE) -> None:
-    """Fails where two logs do not hold the same records: whole numbers equal, others to `close`
-    (relative where large, as norms and losses are)."""
+def same_numbers(a: Path, b: Path, **less_close: float) -> None:
+    """Fails where two logs do not hold the same records: whole numbers equal, others to CLOSE, or
+    to what `less_close` has for the field (relative where large, as norms and losses are)."""
     ours, theirs = records(a), records(b)
     assert [(r["kind"], r["step"], r.keys()) for r in ours] == [
         (r["kind"], r["step"], r.keys()) for r in theirs
@@ -319,6 +319,7 @@ def same_numbers(a: Path, b: Path, *, close: float = CLOSE) -> None:
     for x, y in zip(ours, theirs, strict=True):
         for name, value in x.items():
             if isinstance(value, float):
+                close = less_close.get(name, CLOSE)
                 value = pytest.approx(value, rel=close, abs=close)
             assert y[name] == value, (x["kind"], x["step"], name)
 

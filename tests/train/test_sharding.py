@@ -118,9 +118,9 @@ def test_same_numbers(system: str, small_data: Path, sharded: Path, tmp_path: Pa
     process. A block is whole while it runs, and no other: before the next update everything is cut
     again."""
     assert cli.main(words(system, small_data, tmp_path / "run")) == 0
-    # Cosines over a small temperature make rounding larger.
-    close = 1e-4 if system == "coco-lm" else 1e-6
-    same_numbers(tmp_path / "run", sharded / system, close=close)
+    # Measured: 3.6e-6 and 1.2e-5 in these two, at most 1e-7 in all other fields.
+    rounding = {"contrast": 1e-5, "grad_norm": 2e-5} if system == "coco-lm" else {}
+    same_numbers(tmp_path / "run", sharded / system, **rounding)
     same_tensors(tmp_path / "run", sharded / system, step=50)
     for half in ("discriminator", "generator"):
         files = [run / half / "model.safetensors" for run in (sharded / system, tmp_path / "run")]
