@@ -707,6 +707,7 @@ class Encoder(Named):
 
     def rerank(self, lists: Any, **given: Any) -> Reranked:
         """See `electrify.rerank`."""
+        given = {"device": self.device} | given
         return rerank(self.model, lists, architecture=self.architecture, **given)
 
     @for_python
