@@ -25,6 +25,7 @@ from pairs import in_turns, ratios, spread, table, write_json
 from tokenizers import Tokenizer, models, processors
 from transformers import ElectraConfig, ElectraForPreTraining, PreTrainedTokenizerFast
 
+from electrify.exporting.folder import export_as
 from electrify.exporting.options import Export
 from electrify.onnx_models import OnnxModel
 from electrify.scoring.pll import load_scorer
@@ -63,7 +64,7 @@ def sides_of(model: Path, folder: Path) -> dict[str, Callable[[Any, Any], Any]]:
     found: dict[str, Callable[[Any, Any], Any]] = {"torch": by_torch}
     for name, quantize in (("onnxruntime", "none"), ("onnxruntime int8", "int8")):
         how: Any = {"output_dir": str(folder / name), "format": "onnx", "quantize": quantize}
-        print(Export(model=str(model), **how).write(), flush=True)
+        print(export_as(Export(model=str(model), **how)), flush=True)
         found[name] = OnnxModel.of(str(folder / name), "1").outputs
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from graphlib import TopologicalSorter
 from importlib.util import resolve_name
 from pathlib import Path
 
@@ -79,6 +80,12 @@ def faults(path: Path) -> list[str]:
 
 def test_imports_point_one_way():
     assert not [fault for path in FILES for fault in faults(path)]
+
+
+def test_files_import_in_no_circle():
+    """Imports inside functions included."""
+    files = {parts(path): path for path in FILES}
+    TopologicalSorter({name: imports(path) - {name} for name, path in files.items()}).prepare()
 
 
 def test_functions_are_short():

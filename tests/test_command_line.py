@@ -184,10 +184,10 @@ def test_a_system_without_what_it_needs(code: str, status: int, tmp_path: Path) 
     ],
 )
 def test_an_error_becomes_a_status(error, status, named, monkeypatch, capsys):
-    def fails(self: Any) -> int:
+    def fails(options: Pretrain) -> int:
         raise error
 
-    monkeypatch.setattr(Pretrain, "__call__", fails)
+    monkeypatch.setitem(cli.COMMANDS, "pretrain", fails)
     assert cli.main(["pretrain", "data", *RUN]) == status
     err = capsys.readouterr().err
     assert named in err

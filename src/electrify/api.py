@@ -324,8 +324,9 @@ def pretrain(
     Raises:
         UserError: For a mistake, with one sentence.
     """
-    from .text.corpus import data_folder_of
+    from .text.prepare import data_folder_of
     from .train.options import Pretrain
+    from .train.run import pretrain_as
 
     own = {"recipe", "output_dir", "resume", "train_minutes", "flops"}
     fields = known("pretrain", fields, own | _recipe.SECTION_OF.keys())
@@ -344,7 +345,7 @@ def pretrain(
         asked = replace(Pretrain.of(given), base=recipe)
     else:
         asked = Pretrain.of(given | ({"recipe": os.fspath(recipe)} if recipe else {}))
-    run, own = asked.train()
+    run, own = pretrain_as(asked)
     weights = own.objective.term_weights
     validation = with_loss(run.validation, weights)
     return PretrainedRun(
@@ -1005,11 +1006,14 @@ def export(model: Name, output_dir: Name, **given: Any) -> Path:
     Raises:
         UserError: For a mistake, with one sentence.
     """
+    from .exporting.folder import export_as
     from .exporting.options import Export
     from .progress import say
 
     fixed = {"model": os.fspath(model), "output_dir": os.fspath(output_dir)}
-    say(options(Export, "export", given, fixed).write())
+    asked = options(Export, "export", given, fixed)
+    asked.must_exist()
+    say(export_as(asked))
     return Path(output_dir)
 
 

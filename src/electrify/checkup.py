@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from .errors import Named, UserError, need
 from .exporting.places import SCORES, model_in
 from .files import read_json, sha256
-from .progress import Waiting, show
+from .progress import Waiting
 from .train import CONFIG, FACTS, GENERATOR_STAGE, METRICS
 from .values import Options, Positional
 
@@ -42,11 +42,6 @@ class DoctorConfig(Options):
     """Corpora, runs and models. A corpus and a run given together are compared."""
     json: bool = False
     """Write JSON."""
-
-    def __call__(self) -> int:
-        report = doctor(*self.paths)
-        show(report.as_json() if self.json else report.text())
-        return report.status
 
 
 @dataclass(frozen=True)

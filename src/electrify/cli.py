@@ -1,4 +1,4 @@
-"""The command line: each command is a dataclass of options that is called once.
+"""The command line: words become the options of a command, which is then called once.
 
 This is the only place that turns errors and signals into exit statuses: 0 done, 1 `doctor` found an
 error or a run of `compare` failed, 2 a mistake of the user or a lack of space, memory or permission
@@ -12,7 +12,6 @@ import ast
 import dataclasses
 import difflib
 import errno
-import importlib
 import inspect
 import io
 import logging
@@ -29,50 +28,16 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from itertools import pairwise
-from pathlib import Path
-from textwrap import dedent, shorten, wrap
+from textwrap import dedent, wrap
 from typing import Any, NoReturn
 
-from annotated_types import Ge, Le
-
-from . import __version__, recipe
+from . import __version__
+from .commands import COMMANDS
 from .errors import Unfinished, UserError, is_of_memory, meant_by, nearest, need
 from .process import SAVED_EXIT, Stop, wait_briefly
-from .progress import aligned, say, show, show_progress
-from .rules import countable
-from .values import Count, Hidden, Options, Positional, is_marked, kinds, plain_kind
+from .progress import say, show, show_progress
+from .values import Hidden, Options, Positional, is_marked, kinds, plain_kind
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "prepare": ("text.options:Prepare", "Tokenise text into a corpus of shards"),
-    "pretrain": ("train.options:Pretrain", "Pre-train an encoder on a corpus or text file"),
-    "recipes": ("cli:Recipes", "List the shipped recipes, or print one"),
-    "export": (
-        "exporting.options:Export",
-        "Export a run or model (Hugging Face, ONNX, sentence-transformers)",
-    ),
-    "push": ("pushing:Push", "Upload a model folder to the Hugging Face Hub"),
-    "finetune": (
-        "finetuning.options:FinetuneConfig",
-        "Fine-tune encoders on a task or on your own file",
-    ),
-    "predict": ("finetuning.options:PredictConfig", "Apply a fine-tuned model to new texts"),
-    "embed": ("finetuning.options:EmbedConfig", "Compute vectors of texts"),
-    "serve": ("serving.options:ServeConfig", "Serve models over HTTP, with a page"),
-    "detect": ("scoring.options:DetectConfig", "Show which tokens of a text look replaced"),
-    "score": (
-        "scoring.options:ScoreConfig",
-        "Score texts: pseudo-log-likelihood, or log P(original) (nats, higher is better)",
-    ),
-    "rerank": ("scoring.options:RerankConfig", "Rerank n-best lists, with word error rates"),
-    "evaluate": ("scoring.options:EvaluateConfig", "Run zero-shot tests (BLiMP)"),
-    "compare": ("studies.options:CompareConfig", "Compare recipes at equal budgets"),
-    "flops": ("cli:Flops", "Count the FLOPs of recipes"),
-    "doctor": ("checkup:DoctorConfig", "Check a corpus, run or model"),
-    "demo": (
-        "cli:Demo",
-        "Run the whole path on the documentation of the installed Python packages",
-    ),
-}
 RESUMED = {"prepare", "pretrain", "finetune", "compare", "demo"}
 """Commands that resume when they are run again."""
 HELP = {"-h", "--help", "--help-all"}
@@ -201,7 +166,7 @@ def run(words: list[str]) -> int:
         case [name, *rest] if HELP & {*rest}:
             show(help_of(name, rest))
         case [name, *rest]:
-            return read(name, rest)()
+            return COMMANDS[name](read(name, rest)) or 0
     return 0
 
 
@@ -253,8 +218,7 @@ def docstrings(cls: type) -> dict[str, str]:
 
 def class_of(name: str) -> type[Options]:
     """The dataclass of a command's options."""
-    module, _, cls = COMMANDS[name][0].partition(":")
-    return getattr(importlib.import_module(f".{module}", __package__), cls)
+    return typing.get_type_hints(COMMANDS[name])["options"]
 
 
 def options_of(
@@ -339,7 +303,7 @@ def about(word: str, name: str, flags: Mapping[str, Option]) -> str:
 
 def overview() -> str:
     """The help of `electrify`."""
-    commands = "\n".join(f"  {name:<10} {said}" for name, (_, said) in COMMANDS.items())
+    commands = "\n".join(f"  {name:<10} {function.__doc__}" for name, function in COMMANDS.items())
     return (
         "Pre-train text encoders as discriminators, from raw text to a Hugging Face model.\n\n"
         f"usage: electrify COMMAND ...\n\n{commands}\n\n"
@@ -379,7 +343,7 @@ def help_of(name: str, words: list[str]) -> str:
     words_needed = (f"{o.word} {value_of(o)}".rstrip() for o in needed)
     usage = " ".join(["usage: electrify", name, *words_needed, "[options]"])
     width = min(shutil.get_terminal_size().columns, 100)
-    lines = [f"{COMMANDS[name][1]}.", "", *wrap(usage, width, subsequent_indent=TAB)]
+    lines = [f"{COMMANDS[name].__doc__}.", "", *wrap(usage, width, subsequent_indent=TAB)]
     short = everyday and "--help-all" not in words
     heading = ""
     for option in options:
@@ -435,98 +399,3 @@ def shown(value: Any) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-# ------------------------------------------------------------------ small commands
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Recipes(Options):
-    """The shipped recipes."""
-
-    name: Positional[str | None] = None
-    """Recipe to print with all its values, or a part of the names to list, such as tiny [default: a
-    table of all recipes]."""
-
-    def __call__(self) -> int:
-        listed = [name for name in recipe.names() if self.name and self.name in name]
-        if self.name is not None and (self.name in listed or not listed):
-            values = recipe.dump(recipe.load(self.name))
-            known = recipe.description(self.name).items()
-            show("".join(f"# {key}: {said}\n" for key, said in known) + values)
-            return 0
-        width = max(shutil.get_terminal_size().columns, 120)
-        forms = {"parameters": ",", "FLOPs": ".1e"}
-        table = recipe.listing()
-        rows = [["recipe", *table[recipe.names()[0]]]]
-        for name in listed or table:
-            cells = (format(value, forms.get(key, "")) for key, value in table[name].items())
-            rows.append([name, *(cell.replace("e+", "e") for cell in cells)])
-        lines = aligned([row[:-1] for row in rows], names=1)
-        for line, row in zip(lines, rows, strict=True):
-            show(f"{line}  {shorten(row[-1], width - len(line) - 2, placeholder=' ...')}".rstrip())
-        return 0
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Flops(Options):
-    """Which recipes are counted, and how."""
-
-    recipes: Positional[tuple[str, ...]] = ()
-    """Recipes, with changes after a colon (electra-tiny:mask_rate=0.3,tie=gdes), or .yaml files
-    [default: all shipped recipes]."""
-    published: bool = False
-    """Count the models that ELECTRA's authors counted (ELMo to T5-11B) instead."""
-    convention: typing.Literal["paper", "hardware"] = "hardware"
-    """hardware: matrix products only, backward = 2 x forward. paper: as ELECTRA's public FLOPs
-    script (backward = forward, one-hot embedding lookup, softmax on 15.625 % of the positions,
-    small terms)."""
-    equal_to: str | None = None
-    """Recipe whose total FLOPs the others match. Adds the number of steps."""
-    length: Count | None = None
-    """Tokens of a sequence for the FLOPs of inference [default: max_seq_length]."""
-    vocab_size: typing.Annotated[int, Ge(32), Le(1 << 22)] = 30522
-    """Size of the vocabulary."""
-    json: bool = False
-    """Write JSON."""
-
-    def check(self) -> None:
-        if self.published:
-            for name in ("recipes", "convention", "equal_to", "length", "vocab_size"):
-                if getattr(self, name) != getattr(Flops, name):
-                    raise UserError(f"published excludes {name}")
-            return
-        for name in (*self.recipes, *([self.equal_to] if self.equal_to else [])):
-            countable(name)  # before torch is imported
-        for name in self.listed if self.length else ():
-            longest = countable(name).model.max_position_embeddings
-            if (self.length or 0) > longest:
-                raise UserError(f"length {self.length} exceeds the {longest} positions of {name}")
-
-    @property
-    def listed(self) -> list[str]:
-        return list(self.recipes) or recipe.names()
-
-    def __call__(self) -> int:
-        from .flop_counts import report
-
-        show(report(self))
-        return 0
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Demo(Options):
-    """The whole path."""
-
-    output_dir: str = "demo"
-    """Folder of everything."""
-    max_steps: Count = 240
-    """Updates of the pre-training."""
-    threads: str = "auto"
-    """CPU threads: a number, or auto (measured)."""
-
-    def __call__(self) -> int:
-        from .demo import demo
-
-        demo(Path(self.output_dir), max_steps=self.max_steps, threads=self.threads)
-        return 0

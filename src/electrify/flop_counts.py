@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -49,9 +49,6 @@ from .progress import aligned
 from .recipe import Recipe, first_update, stages_of, with_batch
 from .rules import countable
 from .tokens import SpecialIds
-
-if TYPE_CHECKING:
-    from .cli import Flops
 
 Convention = Literal["paper", "hardware"]
 # The cost of a backward pass relative to a forward pass. In truth, a product has two gradients, of
@@ -339,43 +336,46 @@ def electra(s: Sizes, generator: Sizes, *, batch: float, steps: float) -> float:
 # ------------------------------------------------------------------ electrify flops
 
 
-def report(options: Flops) -> str:
-    """The output of `electrify flops`: a table, or one JSON object."""
-    if options.published:
-        figures = published()
-        if options.json:
-            return json.dumps({"convention": "paper", "published": figures})
-        rows = [[name, _short(x)] for name, x in figures.items()]
-        return "\n".join(aligned([["model", "train FLOPs"], *rows], names=1))
-    found = {name: _cost(name, options, options.length) for name in options.listed}
+def report_published(*, as_json: bool) -> str:
+    """The output of `electrify flops --published`: a table, or one JSON object."""
+    figures = published()
+    if as_json:
+        return json.dumps({"convention": "paper", "published": figures})
+    rows = [[name, _short(x)] for name, x in figures.items()]
+    return "\n".join(aligned([["model", "train FLOPs"], *rows], names=1))
+
+
+def report(
+    names: Sequence[str],
+    *,
+    convention: Convention,
+    vocab_size: int,
+    length: int | None,
+    equal_to: str | None,
+    as_json: bool,
+) -> str:
+    """The output of `electrify flops`: a table, or one JSON object. length: tokens of a sequence
+    for the FLOPs of inference. equal_to: the recipe whose FLOPs the others match."""
+    head: dict[str, Any] = {"convention": convention, "vocab_size": vocab_size}
+    found = {n: recipe_flops(countable(n), **head, inference_length=length) for n in names}
     equal: dict[str, float] = {}
-    if options.equal_to:
-        budget = _cost(options.equal_to, options, None).train
+    if equal_to:
+        budget = recipe_flops(countable(equal_to), **head).train
         # A first stage grows with the second.
         equal = {name: cost.max_steps * budget / cost.train for name, cost in found.items()}
-    if options.json:
-        head = {"convention": options.convention, "vocab_size": options.vocab_size}
-        head |= {"equal_to": options.equal_to} if equal else {}
+    if as_json:
+        head |= {"equal_to": equal_to} if equal else {}
         recipes = {
             name: asdict(cost) | ({"equal_steps": equal[name]} if equal else {})
             for name, cost in found.items()
         }
         return json.dumps(head | {"recipes": recipes})
-    table = aligned(_cells(found, equal, equal_to=options.equal_to), names=1)
-    said = f"convention {options.convention}, vocabulary of {options.vocab_size:,}"
-    if options.convention != "hardware":
+    table = aligned(_cells(found, equal, equal_to=equal_to), names=1)
+    said = f"convention {convention}, vocabulary of {vocab_size:,}"
+    if convention != "hardware":
         # Budgets of a study are several times smaller than these numbers look.
         said += ". compare counts by --convention hardware"
     return "\n".join([*table, said])
-
-
-def _cost(name: str, options: Flops, length: int | None) -> RecipeFlops:
-    return recipe_flops(
-        countable(name),
-        vocab_size=options.vocab_size,
-        convention=options.convention,
-        inference_length=length,
-    )
 
 
 def _cells(

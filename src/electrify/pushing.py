@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from .console import size
 from .errors import UserError, need
 from .exporting.places import METADATA, model_in
-from .progress import say, show
+from .progress import say
 from .text.tokenizer import TOKENIZER_FILES
 from .values import Options, Positional
 
@@ -42,13 +41,6 @@ class Push(Options):
 
     def check(self) -> None:
         need("/" in self.repo_id, f"repo_id must be USER/NAME, not {self.repo_id!r}")
-
-    def __call__(self) -> int:
-        sizes = self.send()
-        listed = "".join(f"{size(bytes_):>10}  {name}\n" for name, bytes_ in sizes.items())
-        what = "would be sent" if self.dry_run else "sent"
-        show(f"{listed}{size(sum(sizes.values())):>10}  {what} to {self.repo_id}")
-        return 0
 
     def send(self) -> dict[str, int]:
         """Sends the files, but for a dry run. Returns their names and sizes in bytes."""

@@ -16,6 +16,7 @@ import electrify
 from electrify.cli import main
 from electrify.exporting import onnx
 from electrify.exporting.agreement import ExportError
+from electrify.exporting.folder import export_as
 from electrify.exporting.options import Export
 from electrify.finetuning.model import load_encoder, save, with_fresh_head
 from electrify.onnx_models import OnnxModel
@@ -135,7 +136,7 @@ def test_a_wrong_graph_is_not_written(tmp_path, monkeypatch):
         OnnxModel, "outputs", lambda *given: [x + 2e-3 * abs(x) for x in outputs(*given)]
     )
     with pytest.raises(ExportError, match="computes other numbers than torch"):
-        Export(model=str(folder), output_dir=str(tmp_path / "out"), format="onnx").write()
+        export_as(Export(model=str(folder), output_dir=str(tmp_path / "out"), format="onnx"))
     assert not (tmp_path / "out").exists()
 
 

@@ -23,8 +23,8 @@ from electrify.studies.report import (
     sentences,
     table_of,
     text,
-    write_report,
 )
+from electrify.studies.run import write_report
 from electrify.studies.score import MEAN_RANK, Score
 from electrify.studies.statistics import Interval
 from electrify.studies.study import Result

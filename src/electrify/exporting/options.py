@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import need
-from ..progress import show
 from ..tables import DISCRIMINATOR
 from ..train import CONFIG
 from ..values import Natural, Options, Positional
@@ -38,13 +37,9 @@ class Export(Options):
     def check(self) -> None:
         need(self.quantize == "none" or self.format == "onnx", "quantize is for --format onnx")
 
-    def __call__(self) -> int:
-        show(self.write())
-        return 0
-
-    def write(self) -> str:
-        """Writes the folder. Returns what is said of it. Raises UserError."""
-        run = Path(self.model)  # all of this before torch is imported
+    def must_exist(self) -> None:
+        """Raises UserError if there is nothing of this kind to export, before torch is imported."""
+        run = Path(self.model)
         if self.format == "hf" or (run / CONFIG).is_file():
             must_be_run(run)
         else:
@@ -52,7 +47,3 @@ class Export(Options):
             need(whole, "--part and --step are for runs")
             self.set("model", model_in(self.model))
             check_place(self.model)
-
-        from .folder import export_as
-
-        return export_as(self)

@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Lt
 
 from ..errors import UserError, nearest, need
-from ..exporting.places import RANDOM, check_place, model_in
+from ..exporting.places import RANDOM, model_in
 from ..process import thread_count
-from ..progress import say, show
 from ..values import (
     BelowOne,
     Count,
@@ -227,21 +226,6 @@ class FinetuneConfig(Options):
         s = self.settings
         return one and s.protocol == "electrify" and s.frozen_encoder == "none"
 
-    def __call__(self) -> int:
-        from .known import read_asked
-
-        tasks = read_asked(self)
-        for model in self.models:
-            check_place(model.removeprefix(RANDOM))
-        for task in tasks:
-            for note in task.notes:
-                say(f"{task.name}: {note}")
-
-        from .run import finetune
-
-        show(finetune(self, tasks).table())
-        return 0
-
 
 def model_named(name: str) -> str:
     """The model that a name means, which may begin with random:."""
@@ -344,14 +328,6 @@ class PredictConfig(ToRows):
     bf16: Literal["auto", "true", "false"] = "auto"
     """Compute in bfloat16. auto: if the processor has instructions for it."""
 
-    def __call__(self) -> int:
-        from .predict import predict_files
-
-        done = predict_files(self)
-        if self.output_file is not None:
-            show(done)
-        return 0
-
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedConfig(OnNewTexts):
@@ -374,9 +350,3 @@ class EmbedConfig(OnNewTexts):
 
     def check(self) -> None:
         self.must_write(self.output_file, ".npy", ".parquet")
-
-    def __call__(self) -> int:
-        from .embed import embed_files
-
-        show(embed_files(self))
-        return 0

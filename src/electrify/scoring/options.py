@@ -1,17 +1,14 @@
-"""The options of `electrify detect`, `score`, `rerank` and `evaluate`, and a text that is given."""
+"""The options of `electrify detect`, `score`, `rerank` and `evaluate`."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Literal
 
-from ..errors import UserError, need
-from ..exporting.places import check_place, model_in
+from ..errors import need
+from ..exporting.places import model_in
 from ..finetuning.options import ToRows
 from ..process import thread_count
-from ..progress import say, show
-from ..text.streams import decoded, ending_of, read_text
 from ..values import Count, NotNegative, Options, Positional, Share
 
 
@@ -45,23 +42,6 @@ class DetectConfig(Options):
         self.set("model", model_in(self.model))
         need(self.text is None or self.file is None, "TEXT and --file exclude each other")
 
-    def __call__(self) -> int:
-        check_place(self.model)  # before a text is read, or typed, for it
-        text = given_text(self)
-
-        from .detect import detect, load_detector, show_detection
-
-        (found,) = detect(
-            load_detector(self.model, self.architecture, threads=self.threads),
-            [text],
-            max_seq_length=self.max_seq_length,
-            batch_size=self.batch_size,
-            threads=self.threads,
-        )
-        how = {"threshold": self.threshold, "unit": self.unit, "as_json": self.json}
-        show_detection(found, sys.stdout, **how)
-        return 0
-
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig(Options):
@@ -93,15 +73,6 @@ class EvaluateConfig(Options):
         self.set("models", tuple(map(model_in, self.models)))
         thread_count(self.threads)
 
-    def __call__(self) -> int:
-        for model in self.models:
-            check_place(model)
-
-        from .blimp import evaluate, table
-
-        show(table(evaluate(self)))
-        return 0
-
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreConfig(ToRows):
@@ -117,14 +88,6 @@ class ScoreConfig(ToRows):
     """Tokens per forward pass, padding included."""
     architecture: str | None = None
     """Your own architecture that the model was trained with (module:Class)."""
-
-    def __call__(self) -> int:
-        from .score import score_files
-
-        done = score_files(self)
-        if self.output_file is not None:
-            show(done)
-        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,31 +134,3 @@ class RerankConfig(Options):
             "tune_file tunes weight and length_bonus: leave them out",
         )
         self.set("model", model_in(self.model))
-
-    def __call__(self) -> int:
-        from .rerank import as_json, rerank
-
-        found = rerank(self)
-        if self.output_file is None and not self.json:
-            show("\n".join(found.texts))
-        if self.json:
-            show(as_json(found))
-        elif found.rates:
-            say(f"weight {found.weight:.4g}, length bonus {found.length_bonus:.4g}")
-            for line in found.table().splitlines():
-                say(line)
-        return 0
-
-
-def given_text(options: DetectConfig) -> str:
-    """TEXT, the text of a file, or standard input. Raises UserError for one that is binary or badly
-    encoded."""
-    if options.text is not None:
-        return options.text
-    if options.file is not None:
-        table = ending_of(options.file) in (".csv", ".tsv", ".jsonl", ".parquet")
-        need(not table, f"{options.file} is a table, and detect reads one text", "give it as .txt")
-        return read_text(options.file)
-    if sys.stdin is None or sys.stdin.isatty():
-        raise UserError("no text: give TEXT or --file, or pipe a text into standard input")
-    return "".join(decoded([sys.stdin.buffer.read()], "standard input"))

@@ -7,8 +7,7 @@ from typing import Annotated
 
 from annotated_types import Ge, Le
 
-from ..errors import must_have, need
-from ..exporting.places import check_place, model_in
+from ..errors import need
 from ..process import thread_count
 from ..values import Count, Options, Positional, Positive
 
@@ -38,13 +37,3 @@ class ServeConfig(Options):
         need(bool(self.models), "models are missing: name a folder or a Hub id")
         need(len({*self.models}) == len(self.models), "models holds a name twice")
         thread_count(self.threads)
-
-    def __call__(self) -> int:
-        must_have("serve", "serve", "fastapi", "uvicorn")
-        for model in self.models:
-            check_place(model_in(model))  # before torch is imported
-
-        from .app import serve
-
-        serve(self)
-        return 0

@@ -8,8 +8,6 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Le, Lt
 
 from ..errors import need
-from ..files import json_text
-from ..progress import say, show
 from ..values import Count, Options, Positional, Positive
 
 Equal = Literal["flops", "tokens", "epochs"]
@@ -91,19 +89,3 @@ class CompareConfig(Options):
         for name in ("budgets", "tasks"):
             values = getattr(self, name)
             need(len(set(values)) == len(values), f"{name} names one thing twice")
-
-    def __call__(self) -> int:
-        from .report import in_json, text
-        from .run import as_text, compare, forecast
-        from .study import plan_study
-
-        study = plan_study(self)
-        plan = forecast(study)
-        if self.plan_only:
-            show(json_text(plan, indent=1) if self.json else as_text(plan))
-            return 0
-        for line in as_text(plan).splitlines():
-            say(line)
-        table = compare(study)
-        show(in_json(table) if self.json else text(table))
-        return 1 if table.failed else 0

@@ -11,13 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import cached_property
 from itertools import product
-from pathlib import Path
 from statistics import fmean, median
 
 import numpy as np
 
 from ..console import inert, uncalculated
-from ..files import json_text, write
+from ..files import json_text
 from ..finetuning.report import markdown_table
 from ..progress import aligned
 from . import statistics
@@ -333,17 +332,6 @@ def _curves(table: Table) -> Iterator[Curve]:
 
 
 # ------------------------------------------------------------------ writing
-
-
-def write_report(table: Table, folder: Path, *, against: str) -> None:
-    """Writes the report. against: the cost on the horizontal axis of the plot."""
-    from .plot import drawn
-
-    write(folder / "report.md", markdown(table))
-    write(folder / "report.csv", in_csv(table))
-    write(folder / "report.json", in_json(table))
-    if table.tasks and (png := drawn(table, against=against)):
-        write(folder / "report.png", png)
 
 
 def in_json(table: Table) -> str:

@@ -33,7 +33,8 @@ from .budgets import NO_ENCODER, Trial, as_started, tokens_of
 from .measures import without_encoder
 from .one_run import OUTCOME, RUN, WORK
 from .options import CompareConfig
-from .report import Table, short_names, table_of, write_report
+from .plot import drawn
+from .report import Table, in_csv, in_json, markdown, short_names, table_of
 from .study import (
     PRETRAIN,
     RESULTS,
@@ -405,3 +406,12 @@ def result_of(study: Study, trial: Trial, status: int) -> Result:
     result = Result(*key, **read_json(folder / OUTCOME))
     missing = set(study.tasks) - result.scores.keys() - result.failed.keys()
     return replace(result, failed=result.failed | dict.fromkeys(sorted(missing), why))
+
+
+def write_report(table: Table, folder: Path, *, against: str) -> None:
+    """Writes the report. against: the cost on the horizontal axis of the plot."""
+    write(folder / "report.md", markdown(table))
+    write(folder / "report.csv", in_csv(table))
+    write(folder / "report.json", in_json(table))
+    if table.tasks and (png := drawn(table, against=against)):
+        write(folder / "report.png", png)

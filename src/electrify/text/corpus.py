@@ -18,7 +18,6 @@ without it the folder is unfinished.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -30,7 +29,6 @@ import numpy as np
 
 from ..errors import failing_as, need
 from ..files import json_text, read_json, sha256, sync, text_hash, write, written
-from ..progress import say
 from ..values import SpecialIds
 
 Split = Literal["train", "valid"]
@@ -305,36 +303,3 @@ def put_array(path: Path, array: np.ndarray) -> str:
 def is_prepared(data: str) -> bool:
     """Whether it is a prepared corpus, by its manifest."""
     return (Path(data) / MANIFEST).exists()
-
-
-def data_folder_of(run: Path) -> Path:
-    """RUN-data, beside the run that a text is prepared for."""
-    run = run if run.name not in ("", "..") else run.resolve()
-    return run.with_name(run.name + "-data")
-
-
-def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
-    """The prepared folder: `data` itself, or RUN-data made from the corpus `data` with the defaults
-    of `electrify prepare`. tokenizer: the one to use instead of training one: a folder, or a Hub
-    id. Raises UserError."""
-    if is_prepared(data):
-        return Path(data)
-    from .options import PrepareConfig
-    from .prepare import prepare
-    from .sources import resolve
-
-    fact = f"{data} is a prepared corpus that was never finished"
-    need(not is_unfinished(Path(data)), fact, "repeat its `electrify prepare`, which continues")
-    advice = f"run `electrify prepare {quote(data)} --output-dir DATA` before several processes do"
-    alone = os.environ.get("WORLD_SIZE", "1") == "1"
-    need(alone, f"{data} is not a prepared corpus", f"{advice} train on it")
-    folder = data_folder_of(run)
-    begun = run.exists() and is_prepared(str(folder))
-    if tokenizer and begun and not os.path.isdir(tokenizer):
-        return folder  # a run that is continued needs neither that folder nor the Hub any more
-    resolve((data,))  # a missing file is reported before anything is announced
-    words = f" with the tokenizer of {tokenizer}" if tokenizer else ""
-    say(f"{data} is not a prepared corpus: preparing it into {folder}{words}")
-    how: dict[str, Any] = {"tokenizer": tokenizer} if tokenizer else {}
-    prepare(PrepareConfig(inputs=(data,), output_dir=str(folder), **how))
-    return folder

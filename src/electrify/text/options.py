@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
 from ..errors import nearest, need
-from ..progress import say, show
 from ..values import BelowOne, Count, Natural, Options, Positional
 
 MAX_VOCABULARY = 1 << 22
@@ -154,20 +152,3 @@ class Prepare(PrepareConfig):
     @classmethod
     def defaults(cls, given: Mapping[str, str]) -> dict[str, Any]:
         return defaults_of(given["preset"], given) if "preset" in given else {}
-
-    def __call__(self) -> int:
-        from .corpus import Corpus
-        from .prepare import prepare
-        from .report import advice, report
-
-        if self.preset:
-            own = PRESETS[self.preset]
-            flags = " ".join(flag(k, v) for k, v in own.items() if getattr(self, k) == v)
-            length = 512 if self.preset in LONG else 128
-            note = f"note: preset {self.preset} sets {flags}"
-            say(f"{note}. Pre-train with --max-seq-length {length}")
-        manifest = prepare(self)
-        show(report(manifest))
-        for line in advice(manifest, Corpus(Path(self.output_dir), "train").unigram()):
-            say(line)
-        return 0

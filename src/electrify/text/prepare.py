@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import time
 from collections import Counter
@@ -27,6 +28,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from itertools import compress
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from ..errors import UserError, need
@@ -42,6 +44,8 @@ from .corpus import (
     Documents,
     Manifest,
     Split,
+    is_prepared,
+    is_unfinished,
     read_manifest,
     token_dtype,
     verify,
@@ -53,7 +57,7 @@ from .documents import documents
 from .encode import WITHOUT_TOKENS, Start, Task, read_part, start, write_part
 from .options import PrepareConfig
 from .report import COUNTED, beginnings, keeping_accents, look, must_know, must_know_sample
-from .sources import Source, choose_sources, shown
+from .sources import Source, choose_sources, resolve, shown
 from .streams import gathered
 from .tokenizer import (
     load_tokenizer,
@@ -323,3 +327,35 @@ class Preparation:
                 self.counts.update(found[0])
                 yield found[1]
                 bar.advance()
+
+
+# ------------------------------------------------------------------ DATA that may be text
+
+
+def data_folder_of(run: Path) -> Path:
+    """RUN-data, beside the run that a text is prepared for."""
+    run = run if run.name not in ("", "..") else run.resolve()
+    return run.with_name(run.name + "-data")
+
+
+def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
+    """The prepared folder: `data` itself, or RUN-data made from the corpus `data` with the defaults
+    of `electrify prepare`. tokenizer: the one to use instead of training one: a folder, or a Hub
+    id. Raises UserError."""
+    if is_prepared(data):
+        return Path(data)
+    fact = f"{data} is a prepared corpus that was never finished"
+    need(not is_unfinished(Path(data)), fact, "repeat its `electrify prepare`, which continues")
+    advice = f"run `electrify prepare {quote(data)} --output-dir DATA` before several processes do"
+    alone = os.environ.get("WORLD_SIZE", "1") == "1"
+    need(alone, f"{data} is not a prepared corpus", f"{advice} train on it")
+    folder = data_folder_of(run)
+    begun = run.exists() and is_prepared(str(folder))
+    if tokenizer and begun and not os.path.isdir(tokenizer):
+        return folder  # a run that is continued needs neither that folder nor the Hub any more
+    resolve((data,))  # a missing file is reported before anything is announced
+    words = f" with the tokenizer of {tokenizer}" if tokenizer else ""
+    say(f"{data} is not a prepared corpus: preparing it into {folder}{words}")
+    how: dict[str, Any] = {"tokenizer": tokenizer} if tokenizer else {}
+    prepare(PrepareConfig(inputs=(data,), output_dir=str(folder), **how))
+    return folder

@@ -24,7 +24,8 @@ from ..progress import say
 from ..recipe import STARTS, Entry, Recipe, entries, load, override
 from ..rules import LONG_WARMUP, periods
 from ..tables import RECIPES
-from ..text.corpus import Corpus, prepared
+from ..text.corpus import Corpus
+from ..text.prepare import prepared
 from ..values import plain_yaml
 from . import CONFIG, dist
 from .job import WARMUPS, Job, assembled, facts_of, set_up, split_batch, threads_of

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ..errors import UserError
-from ..process import status_of_stop
-from ..progress import say, show
 from ..recipe import SECTION_OF, Recipe, load, override
 from ..values import Hidden, Options, Positional, Positive
 from . import CONFIG, FACTS
-
-if TYPE_CHECKING:
-    from .run import Result
 
 DEFAULT_RECIPE = "electra-small"
 AUTO = "auto"
@@ -63,39 +58,3 @@ class Pretrain(Options):
     def resolved(self) -> Recipe:
         """The recipe with the flags over it; for `auto` the default one. Raises UserError."""
         return override(self.base, self.changes)
-
-    def train(self) -> tuple[Result, Recipe]:
-        """Raises UserError."""
-        data, recipe, run = self.data, self.resolved(), Path(self.output_dir)
-
-        from .length import auto
-        from .run import pretrain
-
-        if self.recipe == AUTO:
-            budget = {"flops": self.flops, "minutes": self.train_minutes}
-            data, recipe = auto(data, run, self.changes, **budget)
-        result = pretrain(
-            data,
-            output_dir=run,
-            recipe=recipe,
-            resume=self.resume,
-            train_minutes=self.train_minutes,
-            given=self.changes,
-        )
-        return result, recipe
-
-    def __call__(self) -> int:
-        result, recipe = self.train()
-
-        from .monitor import grace_of
-
-        if not result.finished:
-            say(f"stopped and saved at step {result.step}. The same command resumes")
-            return status_of_stop(signalled=result.signalled)
-        for part, folder in result.exported.items():
-            show(f"{part}: {folder}")
-        tokens, grace = result.tokens, grace_of(recipe.model.init)
-        if tokens < grace:
-            fact = f"note: the run saw {tokens:,} tokens, enough only to try the commands"
-            say(f"{fact}. Models begin to use the context after about {grace:,} tokens")
-        return 0

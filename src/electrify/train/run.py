@@ -31,7 +31,8 @@ from ..files import claim, must_be_ours, write, written
 from ..recipe import Recipe, dump, override, stages_of
 from ..rules import cautions, check
 from ..tables import DISCRIMINATOR
-from ..text.corpus import TOKENIZER, is_prepared, prepared, verify
+from ..text.corpus import TOKENIZER, is_prepared, verify
+from ..text.prepare import prepared
 from ..text.report import NONE_HELD_OUT
 from . import CONFIG, FACTS, GENERATOR_STAGE, WANDB, checkpoint, dist, machine
 from .job import (
@@ -45,9 +46,10 @@ from .job import (
     split_batch,
     threads_of,
 )
-from .length import with_shorter_warmup, with_updates_for
+from .length import auto, with_shorter_warmup, with_updates_for
 from .log import MetricsLog, begin_log
 from .loop import Result, Run
+from .options import AUTO, Pretrain
 from .start import starts_of, with_shapes
 from .state import conditions_of
 
@@ -125,6 +127,24 @@ def pretrain(
         for note in notes(job, given):
             world.say(note)
         return two_stages(job) if t.generator_steps else run_in_folder(*set_up(job))
+
+
+def pretrain_as(options: Pretrain) -> tuple[Result, Recipe]:
+    """`pretrain` by the options of the command, with the recipe that `auto` means. Returns that
+    recipe, too. Raises as `pretrain`."""
+    data, recipe, run = options.data, options.resolved(), Path(options.output_dir)
+    if options.recipe == AUTO:
+        budget = {"flops": options.flops, "minutes": options.train_minutes}
+        data, recipe = auto(data, run, options.changes, **budget)
+    result = pretrain(
+        data,
+        output_dir=run,
+        recipe=recipe,
+        resume=options.resume,
+        train_minutes=options.train_minutes,
+        given=options.changes,
+    )
+    return result, recipe
 
 
 def notes(job: Job, given: frozenset[str]) -> Iterator[str]:
