@@ -266,14 +266,12 @@ def test_pairs_of_sentences_and_lists_without_scores(run: electrify.PretrainedRu
     best = electrify.rerank(loaded, [list(pair) for pair in pairs])
     assert loaded.rerank([list(pair) for pair in pairs]) == best
     assert list(best.chosen) == [int(not good) for good in liked]
-    assert (
-        electrify.rerank(loaded, [(text, 0.0) for text in pairs[0]], weight=1.0).texts
-        == (best.texts[:1])
-    )
     scored = [(text, 0.0) for text in pairs[0]]
     assert electrify.rerank(loaded, [scored], weight=1.0).texts == best.texts[:1]
     alone = electrify.rerank(loaded, list(pairs[0]))
-    assert (alone[0],) == alone.texts == best.texts[:1]
+    assert alone == electrify.rerank(loaded, scored, weight=1.0) == best.rankings[0]
+    assert [one.score for one in alone] == sorted(electrify.score(run, list(pairs[0])))[::-1]
+    assert [pairs[0][one.index] for one in alone] == [one.text for one in alone]
 
 
 @pytest.mark.parametrize(

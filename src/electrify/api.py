@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from . import recipe as _recipe
 from .checkup import doctor as doctor
@@ -31,9 +31,6 @@ from .progress import show_progress as show_progress
 from .recipe import Recipe as Recipe
 from .recipe import override as override
 from .values import Options, kinds
-
-if TYPE_CHECKING:
-    from .scoring.rerank import Reranked
 
 show_on_terminals()
 load_recipe = _recipe.load
@@ -419,8 +416,10 @@ class Prediction(Named):
 
     @property
     def score(self) -> Any:
-        """The same as `probability`, under the name of transformers' pipelines."""
-        return self.probability
+        """The probability, value or score of the answer, under the name that transformers'
+        pipelines have for them."""
+        found = (self.probability, self.value, self.answer_score)
+        return next((score for score in found if score is not None), None)
 
 
 @dataclass(frozen=True)
@@ -453,6 +452,12 @@ class FineTuned(Named):
         return Figures((name, score.median) for name, score in self.scores.items())
 
     @property
+    def labels(self) -> list[str]:
+        """The names of the classes or tags."""
+        config = json.loads((self._saved / "config.json").read_text(encoding="utf-8"))
+        return list(config.get("id2label", {}).values())
+
+    @property
     def _saved(self) -> Folder:
         if self.model is None:
             raise UserError(f"{self.folder} holds no model: several tasks, a probe, or `published`")
@@ -462,9 +467,9 @@ class FineTuned(Named):
         """See `electrify.predict`."""
         return predict(self._saved, texts, **given)
 
-    def evaluate(self, examples: Any, **given: Any) -> Figures:
+    def evaluate(self, examples: Any, labels: Any = None, **given: Any) -> Figures:
         """See `Encoder.evaluate`."""
-        return Encoder(self._saved).evaluate(examples, **given)
+        return Encoder(self._saved).evaluate(examples, labels, **given)
 
     def save_pretrained(self, folder: Name) -> None:
         """See `Encoder.save_pretrained`."""
@@ -706,10 +711,9 @@ class Encoder(Named):
             return _of_each(texts, self._scorer.token_scores)
         return _of_each(texts, lambda several: np.array(self._scorer.scores(several)))
 
-    def rerank(self, lists: Any, **given: Any) -> Reranked:
+    def rerank(self, lists: Any, **given: Any) -> Any:
         """See `electrify.rerank`."""
-        given = {"device": self.device} | given
-        return rerank(self.model, lists, architecture=self.architecture, **given)
+        return rerank(self, lists, **given)
 
     @for_python
     def predict(self, texts: Any, *, pairs: Any = None, text_column: str | None = None) -> Any:
@@ -718,17 +722,19 @@ class Encoder(Named):
         return _predictions(self._predictor, texts, pairs, text_column)
 
     @for_python
-    def evaluate(self, examples: Any, **given: Any) -> Figures:
+    def evaluate(self, examples: Any, labels: Any = None, **given: Any) -> Figures:
         """The metrics of a fine-tuned model on labelled examples, as fractions.
 
         Args:
             examples: What `finetune` takes as `train_file`.
+            labels: The labels of texts (or lists of words) in a list.
             given: text_column, pair_column, label_column, header, metrics: see `finetune`.
         """
         from .finetuning.options import OF_FILES
         from .finetuning.predict import scores
 
         given = known("evaluate", given, OF_FILES)
+        examples = examples if labels is None else with_labels(examples, labels)
         with as_file(examples, *columns_of(given)) as file:
             return Figures(scores(self._predictor, file, given))
 
@@ -931,8 +937,10 @@ def rerank(
     weight: float | None = None,
     length_bonus: float = 0.0,
     **given: Any,
-) -> Reranked:
+) -> Any:
     """Chooses from n-best lists by their own scores and that of a model (2012.08561 section 4.3).
+    Of several lists it returns a `Reranked`, of one its `Ranked` texts (text, score, index), the
+    best first.
 
     Args:
         model: A run, a folder or a Hub id with its pre-training head.
@@ -951,7 +959,7 @@ def rerank(
     from .scoring.rerank import nbest_of
     from .scoring.rerank import rerank as reranked
 
-    lists, tune_lists = nbest(lists), nbest(tune_lists)
+    (lists, alone), (tune_lists, _) = nbest(lists), nbest(tune_lists)
     if tune_lists is None and weight is None:
         a_file = isinstance(lists, str | os.PathLike)
         plain_lists = [] if a_file else json.loads(json.dumps(lists, default=plain))
@@ -962,17 +970,20 @@ def rerank(
     with as_file(lists, column) as file, as_file(tune_lists, column) as tune_file:
         fixed: dict[str, Any] = {"model": os.fspath(model), "file": file, "tune_file": tune_file}
         fixed |= {"weight": weight, "length_bonus": length_bonus}
-        return reranked(options(RerankConfig, "rerank", given, fixed))
+        asked = options(RerankConfig, "rerank", given, fixed)
+        found = reranked(asked, model._scorer if isinstance(model, Encoder) else None)
+    return found.rankings[0] if alone else found
 
 
-def nbest(lists: Any) -> Any:
-    """N-best lists as mappings, unless they are a file or None; one list is a list of its own."""
+def nbest(lists: Any) -> tuple[Any, bool]:
+    """N-best lists as mappings, unless they are a file or None, and whether it was one list, which
+    is then a list of its own."""
     if lists is None or isinstance(lists, str | os.PathLike):
-        return lists
+        return lists, False
     several = list(rows_of(lists))
-    if several and all(isinstance(one, str) or _is_scored(one) for one in several):
-        several = [several]
-    return [_nbest(one) if isinstance(one, list | tuple) else one for one in several]
+    alone = bool(several) and all(isinstance(one, str) or _is_scored(one) for one in several)
+    several = [several] if alone else several
+    return [_nbest(one) if isinstance(one, list | tuple) else one for one in several], alone
 
 
 def _nbest(one: Sequence[Any]) -> dict[str, Any]:

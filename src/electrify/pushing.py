@@ -8,17 +8,17 @@ from pathlib import Path
 from .errors import UserError, need
 from .exporting.places import METADATA, model_in
 from .progress import say
-from .text.tokenizer import TOKENIZER_FILES
 from .values import Options, Positional
 
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "model.onnx")
 PATTERNS = (
-    *(CONFIG, *WEIGHTS, "model-*-of-*.safetensors", METADATA, "README.md", *TOKENIZER_FILES),
+    *(CONFIG, *WEIGHTS, "model-*-of-*.safetensors", METADATA, "README.md"),
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
     *("[0-9]_*/config.json", "[0-9]_*/model.safetensors"),
 )
-"""The files of a model, and the modules of sentence-transformers. Nothing else is sent."""
+"""The files of a model, and the modules of sentence-transformers. Those of its tokenizer are added,
+and nothing else is sent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,10 @@ class Push(Options):
 
 def files_of(folder: Path) -> list[Path]:
     """The files that are sent. Raises UserError for a folder without a model."""
-    found = sorted({f for pattern in PATTERNS for f in folder.glob(pattern) if f.is_file()})
+    from .text.tokenizer import TOKENIZER_FILES  # which imports numpy
+
+    patterns = (*PATTERNS, *TOKENIZER_FILES)
+    found = sorted({f for pattern in patterns for f in folder.glob(pattern) if f.is_file()})
     names = {f.name for f in found if f.parent == folder}
     if CONFIG not in names or not names.intersection(WEIGHTS):
         raise UserError(

@@ -52,6 +52,10 @@ class Piece(Named):
     threshold: float = field(default=0.5, repr=False)
     """Of `replaced`."""
 
+    def __iter__(self) -> Iterator[Any]:
+        """For `word, probability = ...`."""
+        return iter((self.token, self.probability))
+
     @property
     def word(self) -> str:
         """The same as `token`, under the name of transformers' pipelines, as is `score`."""

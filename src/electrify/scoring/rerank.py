@@ -65,12 +65,23 @@ class Rate:
 
 
 @dataclass(frozen=True)
+class Ranked(Named):
+    """A hypothesis in the order of its list."""
+
+    text: str
+    score: float
+    """The sum that decides."""
+    index: int
+    """Its number in the list, from 0."""
+
+
+@dataclass(frozen=True)
 class Reranked(Named):
     """What was chosen from each list."""
 
     texts: tuple[str, ...]
-    chosen: tuple[int, ...] = field(repr=False)
-    """The number of the hypothesis in its list, from 0."""
+    rankings: tuple[tuple[Ranked, ...], ...] = field(repr=False)
+    """The hypotheses of each list, the best first."""
     weight: float
     length_bonus: float
     rates: Mapping[str, Rate]
@@ -80,6 +91,11 @@ class Reranked(Named):
     def __getitem__(self, number: int) -> str:
         """The text that was chosen from a list."""
         return self.texts[number]
+
+    @property
+    def chosen(self) -> tuple[int, ...]:
+        """The number of the hypothesis in its list, from 0."""
+        return tuple(ranking[0].index for ranking in self.rankings)
 
     def table(self) -> str:
         """The rates as a table of text; empty without references."""
@@ -176,10 +192,13 @@ class Lists:
             scores = scorer.scores(texts, batch_tokens=batch_tokens, after=progress.advance)
         return cls.of(lists, scores)
 
+    def totals(self, weight: float, length_bonus: float) -> Array:
+        """The sums that decide, [U, H]."""
+        return self.first_UH + weight * self.model_UH + length_bonus * self.words_UH
+
     def chosen(self, weight: float, length_bonus: float) -> Array:
         """The number of the best hypothesis in each list, [U]: of equal ones the first."""
-        total_UH = self.first_UH + weight * self.model_UH + length_bonus * self.words_UH
-        return total_UH.argmax(axis=1)
+        return self.totals(weight, length_bonus).argmax(axis=1)
 
     def errors(self, chosen_U: Array) -> Array:
         """The word edits of the chosen hypotheses, [U]."""
@@ -236,9 +255,9 @@ def rates_of(lists: Lists, chosen_U: Array) -> dict[str, Rate]:
     return found
 
 
-def rerank(options: RerankConfig) -> Reranked:
-    """Reranks the lists of a file, and writes the chosen texts if an output file is given. Raises
-    UserError before the model is loaded."""
+def rerank(options: RerankConfig, scorer: Scorer | None = None) -> Reranked:
+    """Reranks the lists of a file, and writes the chosen texts if an output file is given. scorer:
+    the model of the options, if it is loaded. Raises UserError before it is loaded."""
     must_be_ready(options, options.output_file)
     lists = read_lists(options.file)
     development = read_lists(options.tune_file, referenced=True) if options.tune_file else []
@@ -246,23 +265,33 @@ def rerank(options: RerankConfig) -> Reranked:
     from ..train.machine import pick_device
     from .pll import load_scorer
 
-    device, tokens = pick_device(options.device), options.batch_tokens
-    scorer = load_scorer(options.model, device=device, architecture=options.architecture)
+    tokens = options.batch_tokens
+    if scorer is None:
+        device = pick_device(options.device)
+        scorer = load_scorer(options.model, device=device, architecture=options.architecture)
     with scorer.computing(options.threads, tokens=tokens):
         weight, bonus = options.weight, options.length_bonus
         if development:
             weight, bonus = tuned(Lists.scored(development, scorer, batch_tokens=tokens))
         scored = Lists.scored(lists, scorer, batch_tokens=tokens)
-    chosen_U = scored.chosen(weight or 0.0, bonus)
-    texts = [one.texts[number] for one, number in zip(lists, chosen_U.tolist(), strict=True)]
-    rates = rates_of(scored, chosen_U) if lists[0].reference is not None else {}
-    found = Reranked(tuple(texts), tuple(chosen_U.tolist()), weight or 0.0, bonus, rates)
+    weight = weight or 0.0
+    rankings = tuple(map(ranked, lists, scored.totals(weight, bonus)))
+    known = lists[0].reference is not None
+    rates = rates_of(scored, scored.chosen(weight, bonus)) if known else {}
+    texts = tuple(ranking[0].text for ranking in rankings)
+    found = Reranked(texts, rankings, weight, bonus, rates)
     if options.output_file is not None:
         with written(Path(options.output_file)) as part, part.open("w", encoding="utf-8") as stream:
-            for one, text, number in zip(lists, texts, found.chosen, strict=True):
-                said = {**one.row, "reranked": text, "reranked_index": number}
+            for one, (best, *_) in zip(lists, rankings, strict=True):
+                said = {**one.row, "reranked": best.text, "reranked_index": best.index}
                 stream.write(json.dumps(said, ensure_ascii=False) + "\n")
     return found
+
+
+def ranked(one: NBest, totals_H: Array) -> tuple[Ranked, ...]:
+    """The hypotheses of a list, the best first, of equal ones the first."""
+    found = map(Ranked, one.texts, totals_H.tolist(), range(len(one.texts)))
+    return tuple(sorted(found, key=lambda it: -it.score))
 
 
 def as_json(found: Reranked) -> str:
