@@ -95,8 +95,12 @@ def test_a_run(run: electrify.PretrainedRun) -> None:
     assert {"rtd", "generator"} <= run.validation.keys()
     valid = [line for line in run.history if line["kind"] == "valid"]
     assert [line["step"] for line in valid] == [2, 4]
-    assert run.validation["loss"] == valid[1]["loss"]
-    assert valid[0]["loss"] == pytest.approx(valid[0]["generator"] + 50 * valid[0]["rtd"])
+    assert run.validation["loss"] == valid[1]["eval_loss"]
+    assert valid[0].eval_loss == pytest.approx(valid[0]["generator"] + 50 * valid[0]["rtd"])
+    assert ["loss" in line for line in run.history] == [
+        line["kind"] == "train" for line in run.history
+    ]
+    assert run.output_dir == run.folder
 
 
 def test_one_text_and_several(run: electrify.PretrainedRun) -> None:

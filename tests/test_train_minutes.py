@@ -14,7 +14,7 @@ from electrify.text.corpus import Corpus
 from electrify.train import dist
 from electrify.train import length as timed
 from electrify.train.job import Job
-from electrify.train.length import FEWEST, FORWARD, longest_in, slot_seconds, with_shorter_warmup
+from electrify.train.length import FEWEST, FORWARD, fitted, longest_in, slot_seconds
 from electrify.train.run import pretrain
 from small import SMALL, same_ending
 
@@ -148,8 +148,9 @@ def test_a_warmup_longer_than_the_run_is_shortened(small_data, tmp_path, capsys,
     """Only where the user gave the length of the run and no warm-up, and from a quarter on."""
     for steps, warmup in ((799, 79), (800, 200)):
         longer = recipe(max_steps=steps, warmup_steps=200)
-        assert with_shorter_warmup(longer, ["max_steps"], ALONE).train.warmup_steps == warmup
-        assert with_shorter_warmup(longer, [], ALONE) == longer
+        assert fitted(longer, ["max_steps"], ALONE).train.warmup_steps == warmup
+        assert fitted(longer, [], ALONE) == longer
+        assert fitted(longer, ["max_steps"], ALONE).train.logging_steps == 39 + (steps == 800)
     config, run = recipe(max_steps=20, warmup_steps=200), tmp_path / "run"
     for _ in range(2):
         done = pretrain(small_data, output_dir=run, recipe=config, given=["max_steps"])

@@ -39,6 +39,7 @@ Asked = TypeVar("Asked", bound=Options)
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 TEXT = "text"
+SPLITS = {"train", "test", "validation", "valid", "dev"}
 FILE_NAME = re.compile(r"\S+\.[A-Za-z]\w{1,6}(\.(gz|xz|bz2|zst))?")
 """What is a name in a list of names, whether there is such a file or not."""
 
@@ -95,9 +96,14 @@ def known(function: str, given: Mapping[str, Any], names: Collection[str]) -> di
 
 
 def rows_of(data: Any) -> Iterator[Any]:
-    """The elements of a data frame, of a data set, or of any iterable. Raises UserError for a
-    mapping, such as a data set of several splits."""
+    """The elements of a data frame, of a data set, of lists by the names of columns, or of any
+    iterable. Raises UserError for another mapping, such as a data set of several splits."""
     if isinstance(data, Mapping):
+        if not SPLITS & data.keys() and all(isinstance(column, list) for column in data.values()):
+            yield from (
+                dict(zip(data, row, strict=True)) for row in zip(*data.values(), strict=True)
+            )
+            return
         parts = ", ".join(map(str, data))
         raise UserError(
             f"this is a mapping with {parts:.80}. Give one of its parts, or a list of rows"
@@ -253,8 +259,8 @@ class PretrainedRun(Named):
     step: int
     finished: bool
     """False if a signal or `max_minutes` ended the call; the same call then resumes."""
-    validation: Mapping[str, float]
-    """The metrics of the last validation; `loss` as in `history`."""
+    validation: Mapping[str, float] = field(repr=False)
+    """The metrics of the last validation; `loss` is `eval_loss` in `history`."""
     tokens: int
     seconds: float
     term_weights: Mapping[str, float] = field(repr=False)
@@ -277,18 +283,25 @@ class PretrainedRun(Named):
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """The records of the log, `kind` train, valid or event, in order. `loss` is the sum of
-        their losses by `term_weights`."""
+        """The records of the log, `kind` train, valid or event, in order. As in transformers,
+        `loss`, of validation `eval_loss`, is the sum of their losses by `term_weights`."""
         from .train import METRICS
         from .train.log import read
 
-        return [with_loss(record, self.term_weights) for record in read(self.folder / METRICS)]
+        names = {"train": "loss", "valid": "eval_loss"}
+        records = read(self.folder / METRICS)
+        return [
+            Figures(with_loss(one, self.term_weights, names.get(one["kind"], "loss")))
+            for one in records
+        ]
 
 
-def with_loss(record: Mapping[str, Any], weights: Mapping[str, float]) -> dict[str, Any]:
-    """The record with `loss`, the sum of its losses by their weights, if it has any."""
-    losses = [weight * record[name] for name, weight in weights.items() if name in record]
-    return dict(record) | ({"loss": sum(losses)} if losses else {})
+def with_loss(
+    record: Mapping[str, Any], weights: Mapping[str, float], name: str = "loss"
+) -> dict[str, Any]:
+    """The record with the sum of its losses by their weights, if it has any, under this name."""
+    losses = [weight * record[one] for one, weight in weights.items() if one in record]
+    return dict(record) | ({name: sum(losses)} if losses else {})
 
 
 @for_python
@@ -371,6 +384,10 @@ class Score:
     """A metric over the seeds of fine-tuning, as a fraction."""
 
     values: tuple[float, ...]
+
+    def __repr__(self) -> str:
+        spread = "" if self.std is None else f", std={self.std:.4g}"
+        return f"Score(mean={self.mean:.4g}{spread}, seeds={len(self.values)})"
 
     @property
     def mean(self) -> float:
@@ -1051,7 +1068,12 @@ def push(folder: Name, repo_id: str, **given: Any) -> Figures:
 
 @for_python
 def evaluate(
-    models: Name | Sequence[Name], data_dir: Any = None, *, pairs: Any = None, **given: Any
+    models: Name | Sequence[Name],
+    data_dir: Any = None,
+    labels: Any = None,
+    *,
+    pairs: Any = None,
+    **given: Any,
 ) -> Figures:
     """BLiMP, minimal pairs of English grammar (1912.00582), or pairs of your own, without training;
     fine-tuned models on labelled examples.
@@ -1059,6 +1081,7 @@ def evaluate(
     Args:
         models: Runs, folders or Hub ids with their pre-training head, or fine-tuned models.
         data_dir: The folder of BLiMP's files, or labelled examples as of `Encoder.evaluate`.
+        labels: As of `Encoder.evaluate`.
         pairs: In its place pairs of your own: one jsonl file with `sentence_good` and
             `sentence_bad`, or a list of such pairs (a good and a bad sentence).
         given: Options of `electrify evaluate`, such as output_dir, max_eval_samples; of fine-tuned
@@ -1073,17 +1096,24 @@ def evaluate(
         UserError: For a mistake, with one sentence.
     """
     from .exporting.places import metadata_of, model_in
+    from .finetuning.options import OF_FILES
     from .finetuning.tasks import TRAINED
     from .scoring.blimp import evaluate as evaluated
     from .scoring.blimp import means
     from .scoring.options import EvaluateConfig
 
-    need((data_dir is None) != (pairs is None), "evaluate needs either data_dir or pairs")
+    own = {*EvaluateConfig.names(), *OF_FILES, "data_dir"}
+    given = known("evaluate", given, own)
+    data_dir = given.pop("data_dir", data_dir)
+    need(
+        (data_dir is None) != (pairs is None),
+        "evaluate needs either data_dir (labelled examples, or the folder of BLiMP) or pairs",
+    )
     data_dir = pairs if data_dir is None else data_dir
     several: Any = models if isinstance(models, list | tuple) else [models]
     names = tuple(dict.fromkeys(os.fspath(model) for model in several))
     if all(metadata_of(model_in(name)).get("part") == TRAINED for name in names):
-        found = Figures((name, Encoder(name).evaluate(data_dir, **given)) for name in names)
+        found = Figures((name, Encoder(name).evaluate(data_dir, labels, **given)) for name in names)
         return found if several is models else found[names[0]]
     with as_file(data_dir, "sentence_good", "sentence_bad") as place:
         fixed = {"models": names, "data_dir": place}

@@ -73,6 +73,8 @@ SAME = {
     "normalize": ("normalize_embeddings",),
     "text_columns": ("text_column",),
     "resume_from_checkpoint": ("resume",),
+    **dict.fromkeys(("init_from", "base_model", "pretrained_model"), ("init_discriminator",)),
+    **dict.fromkeys(("texts", "examples", "dataset"), ("data_dir",)),
     **dict.fromkeys(("max_length", "model_max_length"), ("max_seq_length",)),
     **dict.fromkeys(("steps", "num_steps", "total_steps", "num_train_steps"), ("max_steps",)),
     **dict.fromkeys(
@@ -101,15 +103,21 @@ MEANT = SAME | {
     **dict.fromkeys(("upload", "push_to_hub"), ("push",)),
     **dict.fromkeys(("model_dir", "model_path"), ("path", "folder")),
     **dict.fromkeys(("encoder", "encoder_path", "encoder_dir"), ("discriminator",)),
-    **dict.fromkeys(("init_from", "base_model", "pretrained_model"), ("init_discriminator",)),
     **dict.fromkeys(("num_parameters", "n_parameters", "params"), ("parameters",)),
-    **dict.fromkeys(("output_dir", "save_dir"), ("folder",)),
-    **dict.fromkeys(("num_tokens", "n_tokens"), ("tokens",)),
     **dict.fromkeys(("results", "df", "dataframe"), ("to_pandas", "table")),
     **dict.fromkeys(("best", "hypotheses"), ("texts",)),
     "predict_proba": ("predict",),
 }
 """Names of options, functions and attributes that people try, and those that they may mean."""
+
+
+ATTRIBUTES = {
+    **dict.fromkeys(("output_dir", "save_dir"), ("folder",)),
+    **dict.fromkeys(("num_tokens", "n_tokens"), ("tokens",)),
+    **dict.fromkeys(("num_documents", "n_documents"), ("documents",)),
+    **dict.fromkeys(("to_dataframe", "to_df"), ("to_pandas",)),
+}
+"""Names that other libraries have for an attribute. They may be read."""
 
 
 class Named:
@@ -119,6 +127,8 @@ class Named:
         if name in dir(type(self)):  # a property has failed: its own error says why
             return object.__getattribute__(self, name)
         known = {*dir(type(self)), *getattr(type(self), "__dataclass_fields__", ())}
+        if own := meant_by(name, known, ATTRIBUTES):
+            return getattr(self, own)
         hint = nearest(name, [own for own in known if not own.startswith("_")])
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
 

@@ -32,6 +32,7 @@ from .job import WARMUPS, Job, assembled, facts_of, set_up, split_batch, threads
 from .machine import computing_with, keep_memory, pick_device, with_machine
 
 WARMUP = 0.1  # longest warm-up, as a share of the run
+LINES = 20  # fewest lines of the log in a short run, if it has so many updates
 FIRST = 3  # updates that are not counted: they compile, and fill memory
 MEASURED, MOST = 5, 1000  # the fewest and the most updates of a measurement
 FEWEST = 5  # updates of a run
@@ -43,11 +44,15 @@ MARGIN = 0.96  # for checkpoints, the export, and a machine that is a little slo
 FORWARD = 1 / 3
 
 
-def with_shorter_warmup(recipe: Recipe, given: Collection[str], world: dist.World) -> Recipe:
-    """The recipe with a warm-up of a tenth of the run where its own is too long for the run, and
-    the user set only the length of the run."""
+def fitted(recipe: Recipe, given: Collection[str], world: dist.World) -> Recipe:
+    """The recipe fitted to a short run where the user set only its length: a warm-up of a tenth of
+    it where its own is too long, and lines in the log for a curve."""
+    if "max_steps" not in given:
+        return recipe
     steps, shorter = recipe.train.max_steps, {}
-    for name in WARMUPS if "max_steps" in given else ():
+    if "logging_steps" not in given:
+        shorter["logging_steps"] = min(recipe.train.logging_steps, max(1, steps // LINES))
+    for name in WARMUPS:
         own = getattr(recipe.train, name) or 0
         if own > LONG_WARMUP * steps and name not in given:
             shorter[name] = int(WARMUP * steps)

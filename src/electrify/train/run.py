@@ -46,7 +46,7 @@ from .job import (
     split_batch,
     threads_of,
 )
-from .length import auto, with_shorter_warmup, with_updates_for
+from .length import auto, fitted, with_updates_for
 from .log import MetricsLog, begin_log
 from .loop import Result, Run
 from .options import AUTO, Pretrain
@@ -109,7 +109,7 @@ def pretrain(
             begun = earlier or next(filter(None, map(facts_of, others)), {})
             if not begun and (folder / FACTS).exists():
                 world.say(f"{folder} holds a run without a checkpoint, which begins anew")
-        recipe = with_shorter_warmup(recipe, given, world)
+        recipe = fitted(recipe, given, world)
         recipe = machine.with_machine(recipe, world, begun.get("recipe", {}))
         with dist.together():
             recipe, micro_rows = split_batch(recipe, world.size)
