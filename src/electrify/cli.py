@@ -159,7 +159,8 @@ def run(words: list[str]) -> int:
         case ["--version", *_]:
             show(versions())
         case ["--print-completion", *shells]:
-            need({*shells} <= {"bash", "zsh"}, f"completion is for bash and zsh, not {shells[0]}")
+            known = {*shells} <= {"bash", "zsh"}
+            need(known, f"completion is for bash and zsh, not {' '.join(shells)}")
             show(completion())
         case [name, *_] if name not in COMMANDS:
             raise UserError(f"there is no command {name!r}{nearest(name, COMMANDS)}")

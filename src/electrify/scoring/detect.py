@@ -72,8 +72,8 @@ class Piece(Named):
 
     @property
     def replaced(self) -> bool:
-        """Whether its probability exceeds the threshold."""
-        return self.probability > self.threshold
+        """Whether its probability reaches the threshold."""
+        return self.probability >= self.threshold
 
     def __getitem__(self, name: str) -> Any:
         """`piece["word"]`, as of a pipeline."""
