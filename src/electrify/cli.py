@@ -341,7 +341,9 @@ def help_of(name: str, words: list[str]) -> str:
     options = options_of(cls, cls.defaults(given))
     everyday = EVERYDAY.get(name, set())
     needed = [o for o in options if o.positional or o.needed]
-    words_needed = (f"{o.word} {value_of(o)}".rstrip() for o in needed)
+    words_needed = (
+        f"{o.word} {value_of(o)}".rstrip() if o.needed else f"[{o.word}]" for o in needed
+    )
     usage = " ".join(["usage: electrify", name, *words_needed, "[options]"])
     width = min(shutil.get_terminal_size().columns, 100)
     lines = [f"{COMMANDS[name].__doc__}.", "", *wrap(usage, width, subsequent_indent=TAB)]

@@ -100,7 +100,8 @@ class RerankConfig(Options):
     """JSON lines, one list each: hypotheses (texts, the best first; with scores, or objects with
     text and score) and, if known, reference."""
     tune_file: str | None = None
-    """Lists with references on which weight and length bonus are tuned (fewest word errors)."""
+    """Lists with references on which weight and length bonus are tuned (fewest word errors). It, or
+    --weight, is needed."""
     weight: NotNegative | None = None
     """Weight of the model's score in the sum with the first-pass score."""
     length_bonus: float = 0.0

@@ -27,8 +27,8 @@ class CompareConfig(Options):
     data: Positional[str]
     """Folder made by `electrify prepare` on which every recipe is trained."""
     recipes: tuple[str, ...] = ()
-    """Recipes, with changes after a colon: bert-tiny,electra-tiny:mask_rate=0.3,tie=gdes.
-    Differences are to the first one."""
+    """Recipes, with changes after a colon: bert-tiny,electra-tiny:mask_rate=0.3,tie=gdes. They,
+    or --recipe-file, are needed. Differences are to the first one."""
     recipe_file: str | None = None
     """YAML file with more recipes: a name for each, under it `recipe` and its changes."""
     budgets: tuple[Positive, ...]

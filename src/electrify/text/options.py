@@ -22,9 +22,10 @@ class PrepareConfig(Options):
     """What to read, how to tokenise it, and where the corpus goes."""
 
     inputs: Positional[tuple[str, ...]]
-    """Files, folders and globs of txt, md, jsonl, csv, tsv, parquet, fasta (fa, faa, fna, ffn) and
-    smi, all but parquet also compressed (gz, bz2, xz, zst). Or `pydocs` (the documentation of the
-    installed Python packages), or hub:NAME[:CONFIG] (a data set of the Hugging Face Hub)."""
+    """Files, folders and globs of txt, md, log, source code, jsonl (ndjson, json), csv, tsv,
+    parquet, fasta (fa, faa, fna, ffn) and smi (smiles), all but parquet also compressed (gz, bz2,
+    xz, zst). Or `pydocs` (the documentation of the installed Python packages), or
+    hub:NAME[:CONFIG] (a data set of the Hugging Face Hub)."""
     output_dir: str
     """Folder of the corpus. The same command resumes there."""
     tokenizer: str = "wordpiece"

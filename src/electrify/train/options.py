@@ -26,8 +26,8 @@ class Pretrain(Options):
     """Folder of the run. The same command resumes there."""
     recipe: str = DEFAULT_RECIPE
     """Shipped recipe (see `electrify recipes`), a .yaml file, or auto: the best measured one for
-    --flops or --train-minutes. Flags override its values, the defaults below. A resumed run has
-    its own."""
+    --flops or --train-minutes. Flags override it, and the defaults below are its values. A
+    resumed run keeps its own."""
     resume: Literal["auto", "never", "must"] = "auto"
     """Resume from the newest checkpoint if there is one, never, or fail if there is none."""
     train_minutes: Positive | None = None
