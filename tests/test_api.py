@@ -131,9 +131,11 @@ def test_an_encoder_that_stays_loaded(run: electrify.PretrainedRun) -> None:
     assert abs(first - one_by_one).max() > 0.01
     assert encoder.encode(several, convert_to_tensor=True).shape == (3, 32)
     highest = max(found.probabilities)
-    marked = encoder.detect("the cat", threshold=highest - 1e-6).words
-    assert [word.replaced for word in marked].count(True) >= 1
-    assert not any(word.replaced for word in encoder.detect("the cat", threshold=highest).words)
+    marked = encoder.detect("the cat", threshold=highest).words
+    assert [word.replaced for word in marked].count(True) == 1
+    above = encoder.detect("the cat", threshold=highest + 1e-6)
+    assert not any(word.replaced for word in above)
+    assert [probability for _, probability in above] == found.probabilities
     assert [word["word"] for word in found] == [word.word for word in found] == ["the", "cat"]
     assert (
         [word.score for word in found]
@@ -181,6 +183,7 @@ def test_flops() -> None:
     same = electrify.flops(electrify.load_recipe("electra-small"))
     assert both["electra-small"] == by_hardware == same
     assert electrify.flops("electra-small", batch_size=64).train == by_hardware.train / 2
+    assert electrify.flops([electrify.load_recipe("electra-small")])["0"] == by_hardware
 
 
 def test_a_comparison(corpus, tmp_path, monkeypatch):
@@ -234,6 +237,8 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     assert done.metrics["accuracy"] == float(done.scores["accuracy"])
     assert str(done) == done.table
     texts, labels = zip(*EXAMPLES, strict=True)
+    assert done.labels == ["pet", "place"]
+    assert done.accuracy == done.metrics.accuracy
     again = {"output_dir": tmp_path / "out", "seeds": [3, 4], "epochs": 1, "threads": 1}
     same = electrify.finetune(run.discriminator, list(texts), list(labels), **again)
     assert same.scores == done.scores
@@ -242,6 +247,8 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     scored = electrify.evaluate(done, frame)
     assert scored == done.evaluate(EXAMPLES)
     assert electrify.evaluate([done], frame) == {str(done.folder): scored}
+    assert electrify.evaluate(done, texts=list(texts), labels=list(labels)) == scored
+    assert electrify.evaluate(done, {"text": list(texts), "label": list(labels)}) == scored
     assert scored["accuracy"] == sum(right) / len(right)
     with pytest.raises(UserError, match="given rows: boat: no class of"):
         done.evaluate([*EXAMPLES, ("a", "boat")])
@@ -293,6 +300,11 @@ def test_pairs_of_sentences_and_lists_without_scores(run: electrify.PretrainedRu
         ("pretrain", ("data",), {"lr": 1.0, "learning_rate": 2.0}, "second value"),
         ("finetune", ("m", EXAMPLES), {"seeds": []}, "seeds must be"),
         ("compare", ("data", ["bert-tiny"]), {}, "budgets are missing. Give FLOPs"),
+        ("compare", ("data", ["bert-tiny"]), {"steps": 9}, "did you mean 'budgets'"),
+        ("pretrain", (), {"recipe": "electra-tiny"}, "needs data"),
+        ("pretrain", ("a", "electra-tiny"), {"corpus": "b"}, "data is given twice"),
+        ("rerank", ("m", [["a", "b"]]), {"tune_file": "x"}, "has no argument 'tune_file'"),
+        ("finetune", ("m", EXAMPLES), {"seed": 7, "seeds": [1, 2]}, "give one of the two"),
     ],
 )
 def test_mistakes(name: str, given: tuple[Any, ...], fields: dict[str, Any], says: str) -> None:

@@ -14,7 +14,7 @@ from electrify.studies.score import Score
 from electrify.studies.study import read_results
 from electrify.text.corpus import Corpus
 from electrify.train import length as module
-from electrify.train.length import auto, measured_budgets
+from electrify.train.length import auto, first_with, measured_budgets
 from small import SMALL, flags, mistake, run
 
 STUDIES = Path(__file__).parents[1] / "benchmarks" / "studies"
@@ -108,7 +108,7 @@ def test_a_run_by_flops(small_data, tmp_path, monkeypatch, capsys, without_expor
     assert flops_of(found, small_data) == pytest.approx(2e8, rel=0.05)
     asked = override(recipe_of(1e8), {"seed": 5, "max_steps": found.train.max_steps})
     differ = {n for n, v in values_of(asked).items() if values_of(found)[n] != v}
-    assert differ <= {"bf16", "torch_compile"}, "which the machine decides"
+    assert differ <= {"bf16", "torch_compile", "logging_steps"}, "by the machine and the length"
     said = mistake(capsys, *words, "--flops", "2e9", "--seed", "5")
     assert "holds another run (objective" in said
 
@@ -135,6 +135,23 @@ def test_a_run_by_minutes(small_data, tmp_path, monkeypatch, capsys, without_exp
     assert run(*words) == 75
     assert "a run that has begun keeps its" in capsys.readouterr().err
     assert load(folder / "config.yaml").objective.objective == "rtd"
+
+
+def test_fields_of_the_chosen_recipe(small_data, tmp_path, monkeypatch, without_exports):
+    """They need not be those of the default recipe, and a folder that is not ours is refused before
+    anything is prepared."""
+    budgets(monkeypatch)
+    text, mine = tmp_path / "text.txt", tmp_path / "mine"
+    text.write_text("one\n\ntwo\n")
+    mine.mkdir()
+    (mine / "notes.txt").write_text("mine")
+    words = ["pretrain", str(text), "--recipe", "auto", "--flops", "2e8", "--output-dir", str(mine)]
+    assert run(*words) == 2
+    assert not (tmp_path / "mine-data").exists()
+    first = first_with({"mlm_share": 0.3}, [load("bert-tiny"), load("corrective-tiny")])
+    assert (first.objective.objective, first.objective.mlm_share) == ("corrective", 0.3)
+    with pytest.raises(UserError, match="is for objective"):
+        first_with({"mlm_share": 0.3}, [load("bert-tiny"), load("electra-tiny")])
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,25 @@ def test_spellings_of_flags(words: str, section: str, field: str, value: Any) ->
 def test_a_text_may_begin_with_a_hyphen() -> None:
     given = cli.given_by("detect", ["run", "-ed is a suffix", "--unit=word"])
     assert given == {"model": "run", "text": "-ed is a suffix", "unit": "word"}
+    assert cli.read("detect", ["run", "none"]).text == "none"
+
+
+def test_lists_and_switches() -> None:
+    words = ["run", "--task", "cola, sst2", "--task", "rte", "--no-save-model"]
+    asked = cli.read("finetune", words)
+    assert asked.task == ("cola", "sst2", "rte")
+    assert asked.save_model is False
+    for wrong in ("--no-output-dir", "--no-save-model=true"):
+        with pytest.raises(UserError, match="there is no flag --no-"):
+            cli.read("finetune", ["run", "--task", "cola", wrong])
+
+
+def test_help_of_a_command_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["help", "detect"]) == cli.main(["--help-all"]) == 0
+    out = capsys.readouterr().out
+    assert "usage: electrify detect MODEL [TEXT]" in out
+    assert "usage: electrify COMMAND" in out
+    assert cli.main(["--print-completion"]) == 0
 
 
 HEAVY = "torch transformers datasets sklearn scipy matplotlib pyarrow pandas rich ray"

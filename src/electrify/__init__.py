@@ -56,7 +56,7 @@ __all__ = [  # noqa: F405
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        from .errors import nearest
+        from .names import nearest
 
         raise AttributeError(
             f"module 'electrify' has no attribute {name!r}{nearest(name, __all__)}"

@@ -24,8 +24,9 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from . import recipe as _recipe
 from .checkup import doctor as doctor
-from .errors import SAME, Figures, Named, meant_by, nearest, need
 from .errors import UserError as UserError
+from .errors import need
+from .names import SAME, Figures, Named, meant_by, nearest
 from .progress import show_on_terminals
 from .progress import show_progress as show_progress
 from .recipe import Recipe as Recipe
@@ -76,9 +77,9 @@ def for_python(function: Callable[Given, Result]) -> Callable[Given, Result]:
 def options(
     cls: type[Asked], function: str, given: Mapping[str, Any], fixed: Mapping[str, Any]
 ) -> Asked:
-    """The options of a command from keywords. Raises UserError that names a keyword which the
-    function does not have, or a value that is wrong."""
-    return cls.of({**known(function, given, cls.names()), **fixed})
+    """The options of a command from keywords, and those that the function sets itself. Raises
+    UserError that names a keyword which the function does not have, or a value that is wrong."""
+    return cls.of({**known(function, given, cls.names() - fixed.keys() - {"json"}), **fixed})
 
 
 def known(function: str, given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
@@ -225,11 +226,12 @@ def prepare(
     Raises:
         UserError: For a mistake, with one sentence.
     """
-    from .text.options import PrepareConfig, defaults_of
+    from .text.options import Prepare
     from .text.prepare import prepare as made
 
-    given = (defaults_of(preset, given) if preset else {}) | given
+    given = known("prepare", given, Prepare.names() - {"inputs"})
     fixed: dict[str, Any] = {"output_dir": os.fspath(output_dir)}
+    fixed |= {"preset": preset} if preset else {}
     with ExitStack() as held:
         if is_named(texts):
             one = isinstance(texts, str | os.PathLike)
@@ -242,7 +244,7 @@ def prepare(
             folder = Path(held.enter_context(tempfile.TemporaryDirectory())) / "tokenizer"
             tokenizer.save_pretrained(folder)
             given |= {"tokenizer": str(folder)}
-        manifest = made(options(PrepareConfig, "prepare", given, fixed))
+        manifest = made(options(Prepare, "prepare", given, fixed))
     counts = manifest.counts
     return PreparedCorpus(
         Path(output_dir), counts["documents"], counts["tokens"], manifest.vocab_size, counts
@@ -282,6 +284,11 @@ class PretrainedRun(Named):
         return self.discriminator
 
     @property
+    def loss(self) -> float:
+        """The training loss in the last line of the log."""
+        return next(line["loss"] for line in reversed(self.history) if "loss" in line)
+
+    @property
     def history(self) -> list[dict[str, Any]]:
         """The records of the log, `kind` train, valid or event, in order. As in transformers,
         `loss`, of validation `eval_loss`, is the sum of their losses by `term_weights`."""
@@ -306,7 +313,7 @@ def with_loss(
 
 @for_python
 def pretrain(
-    data: Any,
+    data: Any = None,
     recipe: Name | Recipe | None = None,
     *,
     output_dir: Name,
@@ -338,28 +345,39 @@ def pretrain(
     from .train.options import Pretrain
     from .train.run import pretrain_as
 
-    own = {"recipe", "output_dir", "resume", "train_minutes", "flops"}
-    fields = known("pretrain", fields, own | _recipe.SECTION_OF.keys())
+    names = {"data", "recipe", "output_dir", "resume", "train_minutes", "flops"}
+    fields = known("pretrain", fields, names | _recipe.SECTION_OF.keys())
+    if "data" in fields:  # as `corpus`; what comes first is then the recipe
+        need(data is None or recipe is None, "pretrain(): data is given twice")
+        data, recipe = fields.pop("data"), data if recipe is None else recipe
+    need(data is not None, "pretrain() needs data: a prepared corpus, or text")
     resume = fields.pop("resume", resume)
     if isinstance(resume, bool):
         resume = "auto" if resume else "never"
     swapped = isinstance(data, str) and data in _recipe.names() and not Path(data).exists()
     need(not swapped, f"{data} is a recipe: pretrain(data, {data!r}, output_dir=...)")
-    if not isinstance(data, str | os.PathLike):
-        start = next((fields[name] for name in _recipe.STARTS if fields.get(name)), None)
-        same = {"tokenizer": os.fspath(start)} if start else {}
-        data = prepare(data, output_dir=data_folder_of(Path(output_dir)), **same)
+    in_memory = not isinstance(data, str | os.PathLike)
+    folder = data_folder_of(Path(output_dir)) if in_memory else data
     given = {"resume": resume, "train_minutes": train_minutes, "flops": flops, **fields}
-    given |= {"data": os.fspath(data), "output_dir": os.fspath(output_dir)}
+    given |= {"data": os.fspath(folder), "output_dir": os.fspath(output_dir)}
     if isinstance(recipe, Recipe):
         asked = replace(Pretrain.of(given), base=recipe)
     else:
         asked = Pretrain.of(given | ({"recipe": os.fspath(recipe)} if recipe else {}))
-    run, own = pretrain_as(asked)
-    weights = own.objective.term_weights
+    if in_memory:
+        prepare(data, output_dir=folder, **({"tokenizer": asked.start} if asked.start else {}))
+    run, used = pretrain_as(asked)
+    weights = used.objective.term_weights
     validation = with_loss(run.validation, weights)
     return PretrainedRun(
-        run.run, run.exported, run.step, run.finished, validation, run.tokens, run.seconds, weights
+        run.folder,
+        run.exported,
+        run.step,
+        run.finished,
+        validation,
+        run.tokens,
+        run.seconds,
+        weights,
     )
 
 
@@ -387,7 +405,8 @@ class Score:
 
     def __repr__(self) -> str:
         spread = "" if self.std is None else f", std={self.std:.4g}"
-        return f"Score(mean={self.mean:.4g}{spread}, seeds={len(self.values)})"
+        middle = f"median={self.median:.4g}, mean={self.mean:.4g}"
+        return f"Score({middle}{spread}, values={self.values})"
 
     @property
     def mean(self) -> float:
@@ -422,6 +441,8 @@ class Prediction(Named):
     """Of regression."""
     tags: Sequence[str] | None = None
     """One a word, of tagging."""
+    words: Sequence[str] | None = None
+    """Those that have the tags."""
     answer: str | None = None
     """Of question answering; empty if the context holds none."""
     answer_score: float | None = None
@@ -457,6 +478,11 @@ class FineTuned(Named):
 
     def __str__(self) -> str:
         return self.table
+
+    def __getattr__(self, name: str) -> Any:
+        """A metric: `tuned.accuracy`."""
+        scores = vars(self).get("scores", {})
+        return scores[name].median if name in scores else super().__getattr__(name)
 
     @property
     def path(self) -> Folder:
@@ -524,8 +550,8 @@ def finetune(
         train_file: Labelled examples: a csv, tsv, jsonl or parquet file, a data frame or data set,
             or a list of (text, label), (text, second text, label), or mappings.
         validation_file: Further examples. Without them a fifth of `train_file` is held out.
-        labels: The labels of texts (or lists of words) in a list. They may also take the place of
-            `validation_file`, as in scikit-learn.
+        labels: The labels of texts (or lists of words) in a list. Those of texts may also take the
+            place of `validation_file`, as in scikit-learn.
         task: Known tasks in place of `train_file`, e.g. sst2. Beside it, what the examples are: a
             value of `problem_type`, or transformers' name of it, e.g. token-classification.
         output_dir: The folder of the results [default: finetuned/NAME of the file or the tasks, of
@@ -558,7 +584,8 @@ def finetune(
         "task is for known tasks such as sst2. What your own examples are is found by their labels,"
         " or set by problem_type",
     )
-    if isinstance(seeds, Sequence):
+    if isinstance(seeds, list | tuple | range):
+        need("seed" not in given, "seed is the first of seeds: give one of the two")
         given["seed"], seeds = in_a_row(seeds)
     in_memory = train_file is not None and not isinstance(train_file, str | os.PathLike)
     with as_file(train_file, *columns) as train, as_file(validation_file, *columns) as validation:
@@ -576,12 +603,11 @@ def finetune(
         for metric, value in record["scores"].items():
             key = metric if len(tasks) < 2 else f"{record['task']} {metric}"
             scores.setdefault(key, []).append(value)
-    saved = sorted((asked.folder / "models").glob("*"))
     return FineTuned(
         asked.folder,
         Figures((name, Score(tuple(values))) for name, values in scores.items()),
         as_keywords(report.table()),
-        Folder(saved[0]) if saved else None,
+        Folder(report.saved[0]) if report.saved else None,
     )
 
 
@@ -618,6 +644,7 @@ class Encoder(Named):
         """The folder or Hub id."""
         self.architecture, self.device = architecture, device
         self._embedders: list[tuple[dict[str, Any], Any]] = []
+        self._detectors: dict[str, Any] = {}
         check_place(self.model)
 
     def __repr__(self) -> str:
@@ -639,11 +666,14 @@ class Encoder(Named):
             self._embedders.append((how, load_embedder(self.model, device=self.device, **how)))
         return next(embedder for known, embedder in self._embedders if known == how)
 
-    @cached_property
-    def _detector(self) -> Any:
+    def _detector(self, threads: str) -> Any:
+        """The one for so many threads, which onnxruntime has from the start."""
         from .scoring.detect import load_detector
 
-        return load_detector(self.model, self.architecture)
+        if threads not in self._detectors:
+            made = load_detector(self.model, self.architecture, threads=threads)
+            self._detectors[threads] = made
+        return self._detectors[threads]
 
     @cached_property
     def _scorer(self) -> Any:
@@ -710,7 +740,8 @@ class Encoder(Named):
         from .scoring.detect import detect
 
         given = known("detect", given, ("threshold", "max_seq_length", "batch_size", "threads"))
-        return _of_each(texts, lambda several: detect(self._detector, several, **given))
+        detector = self._detector(str(given.get("threads", "auto")))
+        return _of_each(texts, lambda several: detect(detector, several, **given))
 
     @for_python
     def score(self, texts: Any, *, per_token: bool = False) -> Any:
@@ -750,7 +781,7 @@ class Encoder(Named):
         from .finetuning.options import OF_FILES
         from .finetuning.predict import scores
 
-        given = known("evaluate", given, OF_FILES)
+        given = known("evaluate", given, {*OF_FILES} - {"train_file", "validation_file"})
         examples = examples if labels is None else with_labels(examples, labels)
         with as_file(examples, *columns_of(given)) as file:
             return Figures(scores(self._predictor, file, given))
@@ -830,12 +861,12 @@ def _predictions(predictor: Any, texts: Any, pairs: Any, text_column: str | None
     def is_pair(one: Any) -> bool:
         return isinstance(one, tuple) and len(one) == 2 and all(isinstance(t, str) for t in one)
 
-    one = isinstance(texts, str)
+    one, words = isinstance(texts, str), None
     if predictor.kind == "tagging":
-        texts = texts.split() if one else texts
-        several = texts_in(texts, text_column)
-        one = one or (bool(several) and isinstance(several[0], str))
-        several = [several] if one else several
+        several = [texts] if one else texts_in(texts, text_column)
+        if not one and several and all(isinstance(s, str) and " " not in s for s in several):
+            one, several = True, [several]  # the words of one sentence
+        words = several = [s.split() if isinstance(s, str) else s for s in several]
     else:
         takes_pairs = predictor.reading.get("pairs") or predictor.kind == "answering"
         one = one or (takes_pairs and pairs is None and is_pair(texts))
@@ -847,6 +878,8 @@ def _predictions(predictor: Any, texts: Any, pairs: Any, text_column: str | None
         Prediction(**{name.removeprefix("predicted_"): value for name, value in row.items()})
         for row in predict(predictor, several, pairs=pairs)
     ]
+    if words is not None:
+        found = [replace(its, words=w) for its, w in zip(found, words, strict=True)]
     return found[0] if one else found
 
 
@@ -898,7 +931,7 @@ def embed(model: Name, texts: Any, **given: Any) -> Any:
     from .finetuning.embed import load_embedder
     from .finetuning.options import EmbedConfig
 
-    given = known("embed", given, {*kinds(EmbedConfig), *_OF_VECTORS} - _OF_FILES)
+    given = known("embed", given, {*kinds(EmbedConfig), *_OF_VECTORS} - _OF_FILES - {"threads"})
     how = {name: given.pop(name) for name in _OF_VECTORS if name in given}
     embedder = load_embedder(model, **given)
     return _of_each(texts, lambda several: embedded(embedder, several, **how))
@@ -964,8 +997,8 @@ def rerank(
         lists: A jsonl file; one list of texts or of (text, score), the best first, or several; or
             mappings: `hypotheses` (texts), and, if known, `scores` and `reference`.
         tune_lists: Others with references, on which weight and length bonus are tuned.
-        weight: Weight of the model's score, in place of `tune_lists` [default: 1 for lists without
-            scores, where the model alone decides].
+        weight: Weight of the model's score, in place of `tune_lists` [default: 1 for lists in
+            memory without scores, where the model alone decides].
         length_bonus: Added for each word, beside `weight`.
         given: Options of `electrify rerank`, such as batch_tokens, output_file.
 
@@ -1154,16 +1187,16 @@ class Comparison(Named):
 
 @for_python
 def compare(
-    data: Name,
-    recipes: str | Sequence[str],
+    data: Any = None,
+    recipes: Any = (),
     *,
     budgets: float | Sequence[float] = (),
     tasks: str | Sequence[str] = (),
     output_dir: Name = "study",
     **given: Any,
-) -> Comparison:
+) -> Any:
     """Trains recipes at equal budgets with several seeds, and measures every encoder on tasks. The
-    same call resumes.
+    same call resumes. Returns a `Comparison`, with plan_only the plan.
 
     Args:
         data: A prepared corpus.
@@ -1180,14 +1213,25 @@ def compare(
     from .studies.options import CompareConfig
     from .studies.report import text
     from .studies.run import compare as compared
+    from .studies.run import forecast
     from .studies.study import plan_study
 
+    given = known("compare", given, CompareConfig.names())
+    if "data" in given:  # as `corpus`; what comes first is then the recipes
+        need(data is None or not recipes, "compare(): data is given twice")
+        data, recipes = given.pop("data"), recipes or data
+    need(data is not None, "compare() needs data: a prepared corpus")
+    if isinstance(seeds := given.get("seeds"), list | tuple | range):
+        given["seed"], given["seeds"] = in_a_row(seeds)
     fixed: dict[str, Any] = {"data": os.fspath(data), "output_dir": os.fspath(output_dir)}
     given_lists = {"recipes": recipes, "budgets": budgets, "tasks": tasks}
     for name, given_list in given_lists.items():
         alone = isinstance(given_list, str | int | float)
         fixed[name] = (given_list,) if alone else tuple(given_list)
-    table = compared(plan_study(options(CompareConfig, "compare", given, fixed)))
+    study = plan_study(options(CompareConfig, "compare", given, fixed))
+    if study.config.plan_only:
+        return Figures(forecast(study))
+    table = compared(study)
     return Comparison(Path(output_dir), text(table), bool(table.failed))
 
 
@@ -1204,7 +1248,7 @@ def flops(
 
     Args:
         recipe: A shipped name, with changes after a colon, a .yaml file, or a `Recipe`. A list
-            gives a mapping.
+            gives a mapping by name, of `Recipe`s by place.
         convention: hardware counts matrix products, backward twice forward; paper counts as
             ELECTRA's public script.
         vocab_size: The size of the vocabulary.
@@ -1219,6 +1263,8 @@ def flops(
     how: dict[str, Any] = {"convention": convention, "vocab_size": vocab_size}
     fields = known("flops", fields, _recipe.SECTION_OF)
     if isinstance(recipe, list | tuple):
-        return Figures((name, flops(name, **how, **fields)) for name in recipe)
+        places = (one if isinstance(one, str) else str(k) for k, one in enumerate(recipe))
+        counts = (flops(one, **how, **fields) for one in recipe)
+        return Figures(zip(places, counts, strict=True))
     counted = recipe if isinstance(recipe, Recipe) else countable(os.fspath(recipe))
     return recipe_flops(override(counted, fields), **how)

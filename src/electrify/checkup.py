@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from .errors import Named, UserError, need
+from .errors import UserError, need
 from .exporting.places import SCORES, model_in
 from .files import read_json, sha256
+from .names import Named
 from .progress import Waiting
 from .train import CONFIG, FACTS, GENERATOR_STAGE, METRICS
 from .values import Options, Positional

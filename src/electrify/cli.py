@@ -1,6 +1,6 @@
 """The command line: words become the options of a command, which is then called once.
 
-This is the only place that turns errors and signals into exit statuses: 0 done, 1 `doctor` found an
+Errors and signals become exit statuses here: 0 done, 1 `doctor` found an
 error or a run of `compare` failed, 2 a mistake of the user or a lack of space, memory or permission
 (one sentence on stderr), 75 stopped and resumed by the same command, 128 plus the signal's number
 if a command was stopped that cannot be resumed.
@@ -33,7 +33,8 @@ from typing import Any, NoReturn
 
 from . import __version__
 from .commands import COMMANDS
-from .errors import Unfinished, UserError, is_of_memory, meant_by, nearest, need
+from .errors import Unfinished, UserError, is_of_memory, need
+from .names import meant_by, nearest
 from .process import SAVED_EXIT, Stop, wait_briefly
 from .progress import say, show, show_progress
 from .values import Hidden, Options, Positional, is_marked, kinds, plain_kind
@@ -154,7 +155,9 @@ def as_flag(sentence: str, command: str) -> str:
 def run(words: list[str]) -> int:
     """Reads the command line and calls the command."""
     match words:
-        case [] | ["-h" | "--help" | "help", *_]:
+        case ["help", name, *_] if name in COMMANDS:
+            show(help_of(name, []))
+        case [] | ["-h" | "--help" | "--help-all" | "help", *_]:
             show(overview())
         case ["--version", *_]:
             show(versions())
@@ -188,6 +191,10 @@ class Option:
     @property
     def positional(self) -> bool:
         return is_marked(self.kind, Positional)
+
+    @property
+    def several(self) -> bool:
+        return typing.get_origin(plain_kind(self.kind)) is tuple
 
     @property
     def word(self) -> str:
@@ -246,10 +253,12 @@ def read(name: str, words: list[str]) -> Any:
 
 
 def given_by(name: str, words: list[str]) -> dict[str, Any]:
-    """The options that the words give, as text. A Boolean may stand alone, or as --no-flag, and
-    underscores may take the place of hyphens. Raises UserError."""
+    """The options that the words give, as text. A Boolean may stand alone, or as --no-flag, the
+    values of a list may follow several flags, and underscores may take the place of hyphens. Raises
+    UserError."""
     options = options_of(class_of(name))
     flags = {option.word: option for option in options if not option.positional}
+    switches = {word for word, option in flags.items() if plain_kind(option.kind) is bool}
     found: dict[str, Any] = {}
     loose, waiting = list[str](), list(words)
     while waiting:
@@ -259,24 +268,24 @@ def given_by(name: str, words: list[str]) -> dict[str, Any]:
             continue
         flag, equals, value = word.partition("=")
         flag = flag.replace("_", "-")
-        if flag not in flags and flag.startswith("--no-"):
-            flag, equals, value = "--" + flag.removeprefix("--no-"), "=", "false"
+        positive = "--" + flag.removeprefix("--no-")
+        if flag not in flags and positive in switches and not equals:
+            flag, equals, value = positive, "=", "false"
         if flag not in flags:
             raise UserError(about(word.partition("=")[0], name, flags))
-        ahead = waiting[0] if waiting else "--"
-        switch = plain_kind(flags[flag].kind) is bool
-        if not equals and switch and ahead.lower() not in ("true", "false", "none"):
+        ahead, option = waiting[0] if waiting else "--", flags[flag]
+        if not equals and flag in switches and ahead.lower() not in ("true", "false", "none"):
             value = "true"
         elif not equals and ahead.startswith("--"):
             raise UserError(f"{flag} needs a value")
         elif not equals:
             value = waiting.pop(0)
-        found[flags[flag].name] = os.path.expanduser(value)
+        earlier = f"{found[option.name]}," if option.several and option.name in found else ""
+        found[option.name] = earlier + os.path.expanduser(value)
     for option in options:
         if option.positional and loose:
-            several = typing.get_origin(plain_kind(option.kind)) is tuple
-            found[option.name] = tuple(loose) if several else loose[0]
-            loose = [] if several else loose[1:]
+            found[option.name] = tuple(loose) if option.several else loose[0]
+            loose = [] if option.several else loose[1:]
     if loose:
         raise UserError(about(loose[0], name, flags))
     return found

@@ -1,5 +1,5 @@
 """What each command does with its options: it asks what must be asked before torch is imported,
-calls one function, and prints what that returns. The result is the exit status, None for 0."""
+calls what does it, and prints what that returns. The result is the exit status, None for 0."""
 
 from __future__ import annotations
 
@@ -128,9 +128,6 @@ def finetune(options: FinetuneConfig) -> None:
     tasks = read_asked(options)
     for model in options.models:
         check_place(model.removeprefix(RANDOM))
-    for task in tasks:
-        for note in task.notes:
-            say(f"{task.name}: {note}")
 
     from .finetuning.run import finetune
 

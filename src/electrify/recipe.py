@@ -21,7 +21,8 @@ import yaml
 from annotated_types import Ge, Gt, Le, Lt
 
 from . import tables
-from .errors import UserError, nearest
+from .errors import UserError
+from .names import nearest
 from .values import (
     AboveOne,
     BelowOne,

@@ -16,7 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from .errors import UserError, nearest
+from .errors import UserError
+from .names import nearest
 from .values import from_text, kinds, plain_yaml
 
 if TYPE_CHECKING:

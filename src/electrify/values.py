@@ -15,7 +15,8 @@ import yaml
 from annotated_types import Ge, Gt, Le, Lt, MultipleOf
 
 from .console import brief
-from .errors import UserError, nearest
+from .errors import UserError
+from .names import nearest
 
 if typing.TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -82,6 +83,15 @@ def plain_kind(kind: Any) -> Any:
     return kind
 
 
+def may_be_none(kind: Any) -> bool:
+    """Whether the word none means no value. A text that is given by its place is a text."""
+    if is_marked(kind, Positional):
+        return False
+    if typing.get_origin(kind) is Annotated:
+        return may_be_none(typing.get_args(kind)[0])
+    return type(None) in typing.get_args(kind)
+
+
 def from_text(value: Any, kind: Any) -> Any:
     """Text of a file or a flag as a value of about this type: `1,0,0`, `64=0.9`, `none`. What
     cannot be read stays text, which `checked` refuses. Other values stay as they are."""
@@ -91,8 +101,9 @@ def from_text(value: Any, kind: Any) -> Any:
         if origin is Literal:
             return {str(choice): choice for choice in of}.get(value, value)
         if origin is tuple:
-            return from_text([word for word in value.split(",") if word.strip()], kind)
-        if kind is not str and value.strip().lower() in ("none", "null", "~", ""):
+            return from_text([word.strip() for word in value.split(",") if word.strip()], kind)
+        nothing = value.strip().lower() in ("none", "null", "~", "")
+        if nothing and (origin is dict or may_be_none(kind)):
             return {} if origin is dict else None
         if origin is dict:
             pairs = [word.partition("=") for word in value.split(",")]

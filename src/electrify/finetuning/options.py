@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Lt
 
-from ..errors import UserError, nearest, need
+from ..errors import UserError, need
 from ..exporting.places import RANDOM, model_in
+from ..names import nearest
 from ..process import thread_count
 from ..values import (
     BelowOne,

@@ -76,6 +76,8 @@ class Report:
     """Those that all runs share."""
     grid: tuple[Row, ...] = ()
     """Of a search: the first metric at every point."""
+    saved: tuple[Path, ...] = ()
+    """The folders of the models that the runs saved."""
 
     def averages(self, name: str) -> dict[str, float]:
         """For the models that have every score: the mean over the tasks of a published average

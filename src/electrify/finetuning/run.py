@@ -97,6 +97,9 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
     """
     tasks = read_asked(options) if tasks is None else tasks
     must_fit(options, tasks)
+    for task in tasks:
+        for note in task.notes:
+            say(f"{task.name}: {note}")
     out = options.folder
     with claim(out, SETTINGS):
         shared = shared_settings(options)
@@ -112,6 +115,8 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
             run_all(todo, done, options, shared)
         names = {task.name: task.score_names for task in tasks}
         report = report_of([done[run.key] for run in runs], names, settings=shared)
+        saved = tuple(run.save_to for run in runs if run.save_to is not None)
+        report = dataclasses.replace(report, saved=saved)
         report.write(out)
         link_model(out)
         if png := picture(partial(draw_scores, report=report)):

@@ -13,10 +13,11 @@ from typing import Any, Literal
 
 import yaml
 
-from ..errors import UserError, nearest, need
+from ..errors import UserError, need
 from ..exporting.places import metadata_of
 from ..files import read_json
 from ..hub import file_of
+from ..names import nearest
 
 Kind = Literal["classification", "multilabel", "regression", "tagging", "answering"]
 MAX_SEQ_LENGTH: dict[Kind, int] = {

@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from ..console import harmless
-from ..errors import Named, need
+from ..errors import need
 from ..exporting.places import metadata_of
+from ..names import Named
 from ..onnx_models import Array, OnnxModel, is_onnx, padded
 from ..onnx_models import probabilities as probabilities_of
 from ..progress import say

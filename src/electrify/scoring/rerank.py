@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import Named, must_have, need
+from ..errors import must_have, need
 from ..files import written
 from ..finetuning.new_texts import must_be_ready
+from ..names import Named
 from ..onnx_models import Array
 from ..progress import Progress, aligned
 from ..text.tables import rows

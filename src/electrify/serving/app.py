@@ -21,7 +21,8 @@ from starlette.staticfiles import StaticFiles
 
 from .. import __version__
 from ..console import harmless
-from ..errors import UserError, nearest, need
+from ..errors import UserError, need
+from ..names import nearest
 from ..process import thread_count
 from ..progress import say, show_progress
 from ..values import Count, Natural

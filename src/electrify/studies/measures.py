@@ -20,11 +20,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import UserError, nearest
+from ..errors import UserError
 from ..files import text_hash
 from ..finetuning.known import folder_of, read_task
 from ..finetuning.options import FinetuneConfig, FinetuneSettings
 from ..finetuning.tasks import TaskData, tasks_named
+from ..names import nearest
 from ..recipe import Recipe
 from ..tables import DISCRIMINATOR, other_exports
 from .options import CompareConfig

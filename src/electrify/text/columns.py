@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import UserError, nearest, need
+from ..errors import UserError, need
+from ..names import nearest
 from .tables import Row
 
 # Known names, in the order in which they are looked for. Capital letters do not matter.

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
-from ..errors import nearest, need
+from ..errors import need
+from ..names import nearest
 from ..values import BelowOne, Count, Natural, Options, Positional
 
 MAX_VOCABULARY = 1 << 22

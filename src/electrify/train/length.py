@@ -8,7 +8,8 @@ import math
 import os
 import time
 from bisect import bisect_right
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -166,6 +167,15 @@ def measured_budgets() -> dict[float, tuple[Entry, dict[str, str]]]:
     return dict(sorted(found.items()))
 
 
+def first_with(fields: Mapping[str, Any], recipes: Sequence[Recipe]) -> Recipe:
+    """The first of the recipes that can have these fields, with them. Raises UserError if none
+    can."""
+    for recipe in recipes[:-1]:
+        with suppress(UserError):
+            return override(recipe, fields)
+    return override(recipes[-1], fields)
+
+
 def auto(
     data: str,
     run: Path,
@@ -195,8 +205,8 @@ def auto(
     else:
         one = os.environ.get("WORLD_SIZE", "1") == "1"
         need(one, "recipe=auto with train_minutes is for one process", "give flops=N")
-        # All are about as fast as the first one.
-        recipe = override(budgets[min(budgets)][0].load(), fields)
+        # All are about as fast as the first one that has these fields.
+        recipe = first_with(fields, [entry.load() for entry, _ in budgets.values()])
         seconds = 60 * (minutes or 0.0)
         per_slot, _ = probe(folder, run, recipe, limit_s=min(LONGEST_S, SHARE * seconds))
         flops = MARGIN * seconds * cost(recipe).token / per_slot

@@ -49,7 +49,7 @@ VALIDATION_SEED = 0x76616C6964
 class Result:
     """How a run ended."""
 
-    run: Path
+    folder: Path
     step: int
     finished: bool
     """False if a signal or max_minutes stopped the run; it then continues from the newest

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import UserError
-from ..recipe import SECTION_OF, Recipe, load, override
+from ..recipe import SECTION_OF, STARTS, Recipe, load, override
 from ..values import Hidden, Options, Positional, Positive
 from . import CONFIG, FACTS
 
@@ -54,6 +54,12 @@ class Pretrain(Options):
             raise UserError("train_minutes and max_steps exclude each other")
         if self.flops is not None and self.recipe != AUTO:
             raise UserError("flops is for recipe auto")
+
+    @property
+    def start(self) -> str | None:
+        """The model that the run starts from, whose tokenizer a text is prepared with."""
+        given = (self.changes.get(name, getattr(self.base, name)) for name in STARTS)
+        return next(filter(None, given), None)
 
     def resolved(self) -> Recipe:
         """The recipe with the flags over it; for `auto` the default one. Raises UserError."""

@@ -123,7 +123,8 @@ def pretrain(
         more: dict[str, Any] = {"milestones": milestones, "prefix": prefix, "deadline": deadline}
         job = Job(recipe, folder, world, micro_rows, data, earlier, **more)
         if train_minutes is not None:
-            job = replace(job, recipe=with_updates_for(job, train_minutes))
+            recipe = with_updates_for(job, train_minutes)
+            job = replace(job, recipe=fitted(recipe, given | {"max_steps"}, world))
         for note in notes(job, given):
             world.say(note)
         return two_stages(job) if t.generator_steps else run_in_folder(*set_up(job))
@@ -132,17 +133,21 @@ def pretrain(
 def pretrain_as(options: Pretrain) -> tuple[Result, Recipe]:
     """`pretrain` by the options of the command, with the recipe that `auto` means. Returns that
     recipe, too. Raises as `pretrain`."""
-    data, recipe, run = options.data, options.resolved(), Path(options.output_dir)
+    data, run, given = options.data, Path(options.output_dir), set(options.changes)
     if options.recipe == AUTO:
+        must_be_free(run, options.resume)
         budget = {"flops": options.flops, "minutes": options.train_minutes}
         data, recipe = auto(data, run, options.changes, **budget)
+        given |= {"max_steps"}
+    else:
+        recipe = options.resolved()
     result = pretrain(
         data,
         output_dir=run,
         recipe=recipe,
         resume=options.resume,
         train_minutes=options.train_minutes,
-        given=options.changes,
+        given=given,
     )
     return result, recipe
 
