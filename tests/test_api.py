@@ -15,7 +15,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import electrify
 from electrify import UserError
-from electrify.api import as_keywords, is_named, rows_of
+from electrify.inputs import as_keywords, is_named, rows_of
 from electrify.studies import run as studies
 from small import SMALL
 
