@@ -94,9 +94,10 @@ def test_a_tagger_takes_words_and_a_model_for_questions_contexts(root):
     client = client_of([Served(str(root / "tagger"))])[0]
     given = [["the", "chef"], ["ate"]]
     found = client.post("/predict", json={"texts": given}).json()["results"]
-    assert found == [
-        {"tags": [*one.tags]} for one in electrify.load(root / "tagger").predict(given)
-    ]
+    tags = [[*one.tags] for one in electrify.load(root / "tagger").predict(given)]
+    assert found == [{"tags": its, "words": w} for its, w in zip(tags, given, strict=True)]
+    sentences = electrify.load(root / "tagger").predict(["the chef", "ate a meal"])
+    assert [one.words for one in sentences] == [["the", "chef"], ["ate", "a", "meal"]]
     must_refuse(client, "predict", {"text": "the chef"}, "lists of words")
     client = client_of([Served(str(root / "reader"))])[0]
     asked = {"text": "the chef", "pairs": "the chef ate the meal"}

@@ -167,7 +167,7 @@ def test_an_untrained_encoder_has_its_first_weights(small_data, planned, tmp_pat
     weights = []
     for trial in (t for t in planned.trials if t.entry in UNTRAINED and t.seed == 0):
         recipe = override(trial.recipe, {"report_to": (), "device": "cpu"})
-        run = pretrain(small_data, output_dir=tmp_path / trial.entry, recipe=recipe).run
+        run = pretrain(small_data, output_dir=tmp_path / trial.entry, recipe=recipe).folder
         weights.append(load_file(run / "checkpoint-1" / "model.safetensors"))
         for name, tensor in weights[-1].items():
             if "norm" in name.lower() and name.endswith("weight"):
