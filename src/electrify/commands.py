@@ -218,13 +218,23 @@ def rerank(options: RerankConfig) -> None:
 
 
 def evaluate(options: EvaluateConfig) -> None:
-    """Run zero-shot tests (BLiMP)"""
+    """Run zero-shot tests (BLiMP), or score fine-tuned models on labelled examples"""
     for model in options.models:
         check_place(model)
+    if options.test_file is None:
+        from .scoring.blimp import evaluate, table
 
-    from .scoring.blimp import evaluate, table
+        show(table(evaluate(options)))
+        return
 
-    show(table(evaluate(options)))
+    from .finetuning.predict import load_predictor, scores
+    from .finetuning.report import percent
+
+    for model in options.models:
+        predictor = load_predictor(model, device=options.device, threads=options.threads)
+        found = scores(predictor, options.test_file, options.columns)
+        rows = [[name, percent(value)] for name, value in found.items()]
+        show("\n".join(aligned([["metric", model], *rows], names=1)))
 
 
 # ------------------------------------------------------------------ recipes, and what is there

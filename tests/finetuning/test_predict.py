@@ -198,6 +198,21 @@ def test_mistakes_leave_nothing(
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
+def test_evaluate_a_labelled_file(models, tmp_path, capsys):
+    path = tmp_path / "test.csv"
+    lines = [f"the film was {word},LABEL_{int(word in GOOD)}" for word in GOOD + BAD]
+    path.write_text("\n".join(["review,verdict", *lines]))
+    words = ["evaluate", models["classes"], "--test-file", str(path)]
+    columns = ["--text-column", "review", "--label-column", "verdict"]
+    assert run(*words, *columns) == 0
+    shown = dict(line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:])
+    given = {"text_column": "review", "label_column": "verdict"}
+    found = electrify.load(models["classes"]).evaluate(path, **given)
+    assert shown["accuracy"] == f"{100 * found.accuracy:.1f}"
+    assert "evaluate needs --data-dir" in mistake(capsys, *words[:2])
+    assert "needs --test-file" in mistake(capsys, *words[:2], "--data-dir", "x", *columns)
+
+
 def test_a_folder_of_finetune_and_standard_output(
     models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -123,7 +123,7 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     """Scores every model on every paradigm, and writes blimp.json and blimp.md if an output folder
     is given. Raises UserError before anything is scored, also for a folder that holds the scores of
     other models, pairs or options."""
-    paradigms = read_blimp(options.data_dir, limit=options.max_eval_samples)
+    paradigms = read_blimp(options.data_dir or "", limit=options.max_eval_samples)
     names, out = list(dict.fromkeys(options.models)), Path(options.output_dir or "")
     # Relative, so that both folders can be moved together; an id of the Hub stays as it is.
     labels = {name: os.path.relpath(name, out) if Path(name).is_dir() else name for name in names}

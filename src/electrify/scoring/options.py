@@ -43,18 +43,31 @@ class DetectConfig(Options):
         need(self.text is None or self.file is None, "TEXT and --file exclude each other")
 
 
+COLUMNS = ("text_column", "pair_column", "label_column")
+
+
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig(Options):
     """Which models are tested on what."""
 
     models: Positional[tuple[str, ...]]
     """Runs, folders or Hub ids with their pre-training head (RUN, RUN/generator, any masked
-    language model)."""
+    language model). With --test-file fine-tuned models."""
     task: Literal["blimp"] = "blimp"
     """blimp: score the grammatical sentence of a minimal pair higher."""
-    data_dir: str
+    data_dir: str | None = None
     """Folder of BLiMP's jsonl files, or a folder with a subfolder blimp/. Files in supplement/ are
-    reported separately. Also the BabyLM challenge's evaluation data."""
+    reported separately. Also the BabyLM challenge's evaluation data. It, or --test-file, is
+    needed."""
+    test_file: str | None = None
+    """Labelled examples for fine-tuned models, in the files and columns of `finetune
+    --train-file`."""
+    text_column: str | None = None
+    """With --test-file: column of the text [default: by its name, as in `finetune`]."""
+    pair_column: str | None = None
+    """With --test-file: column of the second text [default: by its name]."""
+    label_column: str | None = None
+    """With --test-file: column of the label [default: by its name]."""
     output_dir: str | None = None
     """Folder for blimp.json and blimp.md [default: the table is only printed]."""
     max_eval_samples: Count | None = None
@@ -70,8 +83,17 @@ class EvaluateConfig(Options):
 
     def check(self) -> None:
         need(bool(self.models), "models are missing: name a folder or a Hub id")
+        one = (self.data_dir is None) != (self.test_file is None)
+        need(one, "evaluate needs data_dir (BLiMP) or test_file (labelled examples), not both")
+        named = ", ".join(self.columns)
+        need(self.test_file is not None or not named, f"{named} needs test_file")
         self.set("models", tuple(map(model_in, self.models)))
         thread_count(self.threads)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Those that are named."""
+        return {name: its for name in COLUMNS if (its := getattr(self, name)) is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
