@@ -81,7 +81,7 @@ def test_classes_of_data_sets_are_names():
     ]
 
 
-def test_a_run(run: electrify.PretrainedRun) -> None:
+def test_a_run(run: electrify.PretrainedRun, corpus: electrify.PreparedCorpus) -> None:
     assert run.finished
     assert isinstance(run.discriminator, str)
     assert run.discriminator.is_dir()
@@ -101,6 +101,8 @@ def test_a_run(run: electrify.PretrainedRun) -> None:
         line["kind"] == "train" for line in run.history
     ]
     assert run.output_dir == run.folder
+    assert run.history[-1]["loss"] == run.loss
+    assert len(corpus.tokenizer) == corpus.vocab_size
 
 
 def test_one_text_and_several(run: electrify.PretrainedRun) -> None:
@@ -245,7 +247,7 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     right = [done.predict(text).label == label for text, label in EXAMPLES]
     frame = pd.DataFrame({"text": texts, "label": labels})
     scored = electrify.evaluate(done, frame)
-    assert scored == done.evaluate(EXAMPLES)
+    assert scored == done.evaluate(EXAMPLES) == done.evaluate(texts=texts, labels=labels)
     assert electrify.evaluate([done], frame) == {str(done.folder): scored}
     assert electrify.evaluate(done, texts=list(texts), labels=list(labels)) == scored
     assert electrify.evaluate(done, {"text": list(texts), "label": list(labels)}) == scored
@@ -283,6 +285,7 @@ def test_pairs_of_sentences_and_lists_without_scores(run: electrify.PretrainedRu
     assert alone == electrify.rerank(loaded, scored, weight=1.0) == best.rankings[0]
     assert [one.score for one in alone] == sorted(electrify.score(run, list(pairs[0])))[::-1]
     assert [pairs[0][one.index] for one in alone] == [one.text for one in alone]
+    assert loaded.rerank(list(pairs[0]), top_k=1) == alone[:1]
 
 
 @pytest.mark.parametrize(
@@ -303,12 +306,13 @@ def test_pairs_of_sentences_and_lists_without_scores(run: electrify.PretrainedRu
         ("compare", ("data", ["bert-tiny"]), {"steps": 9}, "did you mean 'budgets'"),
         ("pretrain", (), {"recipe": "electra-tiny"}, "needs data"),
         ("pretrain", ("a", "electra-tiny"), {"corpus": "b"}, "data is given twice"),
+        ("export", ("m",), {"output_dir": "onnx"}, "onnx is a format"),
         ("rerank", ("m", [["a", "b"]]), {"tune_file": "x"}, "has no argument 'tune_file'"),
         ("finetune", ("m", EXAMPLES), {"seed": 7, "seeds": [1, 2]}, "give one of the two"),
     ],
 )
 def test_mistakes(name: str, given: tuple[Any, ...], fields: dict[str, Any], says: str) -> None:
-    fields = fields | ({} if name == "predict" else {"output_dir": "x"})
+    fields = ({} if name in ("predict", "rerank") else {"output_dir": "x"}) | fields
     with pytest.raises(UserError, match=says):
         getattr(electrify, name)(*given, **fields)
 

@@ -13,6 +13,7 @@ import os
 import shutil
 import statistics
 import tempfile
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -78,6 +79,13 @@ class PreparedCorpus(Named):
 
     def __fspath__(self) -> str:
         return str(self.folder)
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer, of transformers."""
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(self.folder / "tokenizer")
 
 
 @for_python
@@ -161,13 +169,15 @@ class PretrainedRun(Named):
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """The records of the log, `kind` train, valid or event, in order. As in transformers,
-        `loss`, of validation `eval_loss`, is the sum of their losses by `term_weights`."""
+        """The records of the log, `kind` train, valid or event, by step, the validation before the
+        training of the same step. As in transformers, `loss`, of validation `eval_loss`, is the sum
+        of their losses by `term_weights`."""
         from .train import METRICS
         from .train.log import read
 
         names = {"train": "loss", "valid": "eval_loss"}
         records = read(self.folder / METRICS)
+        records.sort(key=lambda one: (one["step"], one["kind"] == "train"))
         return [
             Figures(with_loss(one, self.term_weights, names.get(one["kind"], "loss")))
             for one in records
@@ -381,7 +391,7 @@ class FineTuned(Named):
         """See `electrify.predict`."""
         return predict(self._saved, texts, **given)
 
-    def evaluate(self, examples: Any, labels: Any = None, **given: Any) -> Figures:
+    def evaluate(self, examples: Any = None, labels: Any = None, **given: Any) -> Figures:
         """See `Encoder.evaluate`."""
         return Encoder(self._saved).evaluate(examples, labels, **given)
 
@@ -623,18 +633,22 @@ class Encoder(Named):
         return _predictions(self._predictor, texts, pairs, text_column)
 
     @for_python
-    def evaluate(self, examples: Any, labels: Any = None, **given: Any) -> Figures:
+    def evaluate(self, examples: Any = None, labels: Any = None, **given: Any) -> Figures:
         """The metrics of a fine-tuned model on labelled examples, as fractions.
 
         Args:
-            examples: What `finetune` takes as `train_file`.
+            examples: What `finetune` takes as `train_file`, or `texts`.
             labels: The labels of texts (or lists of words) in a list.
             given: text_column, pair_column, label_column, header, metrics: see `finetune`.
         """
         from .finetuning.options import OF_FILES
         from .finetuning.predict import scores
 
-        given = known("evaluate", given, {*OF_FILES} - {"train_file", "validation_file"})
+        given = known(
+            "evaluate", given, {*OF_FILES, "data_dir"} - {"train_file", "validation_file"}
+        )
+        examples = given.pop("data_dir", examples)
+        need(examples is not None, "evaluate() needs examples")
         examples = examples if labels is None else with_labels(examples, labels)
         with as_file(examples, *columns_of(given)) as file:
             return Figures(scores(self._predictor, file, given))
@@ -803,6 +817,7 @@ def rerank(
     tune_lists: Any = None,
     weight: float | None = None,
     length_bonus: float = 0.0,
+    top_k: int | None = None,
     **given: Any,
 ) -> Any:
     """Chooses from n-best lists by their own scores and that of a model (2012.08561 section 4.3).
@@ -817,6 +832,7 @@ def rerank(
         weight: Weight of the model's score, in place of `tune_lists` [default: 1 for lists in
             memory without scores, where the model alone decides].
         length_bonus: Added for each word, beside `weight`.
+        top_k: Of one list return only so many.
         given: Options of `electrify rerank`, such as batch_tokens, output_file.
 
     Raises:
@@ -839,7 +855,7 @@ def rerank(
         fixed |= {"weight": weight, "length_bonus": length_bonus}
         asked = options(RerankConfig, "rerank", given, fixed)
         found = reranked(asked, model._scorer if isinstance(model, Encoder) else None)
-    return found.rankings[0] if alone else found
+    return found.rankings[0][:top_k] if alone else found
 
 
 # ------------------------------------------------------------------ models for others
@@ -865,6 +881,11 @@ def export(model: Name, output_dir: Name, **given: Any) -> Path:
     from .progress import say
 
     fixed = {"model": os.fspath(model), "output_dir": os.fspath(output_dir)}
+    formats = typing.get_args(kinds(Export)["format"])
+    need(
+        output_dir not in formats,
+        f"{output_dir} is a format: export(model, output_dir, format=...)",
+    )
     asked = options(Export, "export", given, fixed)
     asked.must_exist()
     say(export_as(asked))

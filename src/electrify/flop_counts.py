@@ -45,6 +45,7 @@ from .model.costs import (
 )
 from .model.embeddings import DisentangledWords
 from .model.encoder import matrices_of
+from .names import Named
 from .progress import aligned
 from .recipe import Recipe, first_update, stages_of, with_batch
 from .rules import countable
@@ -185,7 +186,7 @@ def flops_before(phases: Phases, step: int, periods: Sequence[PeriodFlops]) -> f
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecipeFlops:
+class RecipeFlops(Named):
     """The cost of a recipe. A run is `max_steps` updates of `train_batch_size` rows of
     `max_seq_length` tokens."""
 

@@ -37,8 +37,9 @@ train train_data train_dataset -> train_file
 """Names that other libraries have for an option. In Python they may be given."""
 MEANT = SAME | table("""
 epochs num_epochs num_train_epochs -> num_train_epochs max_steps
-max_steps train_minutes flops budget -> budgets
-steps num_steps train_steps -> max_steps budgets
+max_steps -> budgets num_train_epochs
+train_minutes flops budget -> budgets
+steps num_steps train_steps -> max_steps budgets num_train_epochs
 config -> recipe
 text -> text_column
 label -> label_column
@@ -63,6 +64,10 @@ output_dir save_dir path -> folder
 num_tokens n_tokens -> tokens
 num_documents n_documents -> documents
 to_dataframe to_df -> to_pandas
+steps -> step
+per_step -> step
+per_token -> token
+total -> train
 """)
 """Names that other libraries have for an attribute. They may be read."""
 
