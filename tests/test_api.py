@@ -211,6 +211,13 @@ def test_a_comparison(corpus, tmp_path, monkeypatch):
     assert str(found) == found.table
     frame = found.to_pandas()
     assert {"stsb:cosine"} <= set(frame["task"])
+    names = ["bert-tiny:num_hidden_layers=1,warmup_steps=1"]
+    how: dict[str, Any] = {"budgets": [2], "equal": "epochs", "tasks": ["stsb:cosine"]}
+    how |= {"data_dir": str(tmp_path), "baselines": False, "lr_scheduler_type": "recipe"}
+    how |= {"seeds": [3, 4], "output_dir": tmp_path / "other", "plan_only": True}
+    plan = electrify.compare(names, corpus=corpus, **how)
+    assert [(row["seeds"], row["done"]) for row in plan.lines] == [(2, 0)]
+    assert not (tmp_path / "other" / "encoders").exists()
 
 
 def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> None:
@@ -250,6 +257,7 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     assert scored == done.evaluate(EXAMPLES) == done.evaluate(texts=texts, labels=labels)
     assert electrify.evaluate([done], frame) == {str(done.folder): scored}
     assert electrify.evaluate(done, texts=list(texts), labels=list(labels)) == scored
+    assert electrify.evaluate(done, test_file=frame) == scored
     assert electrify.evaluate(done, {"text": list(texts), "label": list(labels)}) == scored
     assert scored["accuracy"] == sum(right) / len(right)
     with pytest.raises(UserError, match="given rows: boat: no class of"):
@@ -286,6 +294,11 @@ def test_pairs_of_sentences_and_lists_without_scores(run: electrify.PretrainedRu
     assert [one.score for one in alone] == sorted(electrify.score(run, list(pairs[0])))[::-1]
     assert [pairs[0][one.index] for one in alone] == [one.text for one in alone]
     assert loaded.rerank(list(pairs[0]), top_k=1) == alone[:1]
+    for wrong, says in (({"top_k": 1}, "for one list"), ({"device": "cpu"}, "give it to load")):
+        with pytest.raises(UserError, match=says):
+            loaded.rerank([list(pair) for pair in pairs], **wrong)
+    with pytest.raises(UserError, match="pairs have no labels"):
+        electrify.evaluate(run, pairs=pairs, labels=[1])
 
 
 @pytest.mark.parametrize(
@@ -333,6 +346,7 @@ def test_a_recipe_by_its_path_and_a_run_that_is_to_be_longer(corpus, run, tmp_pa
     recipe = electrify.override(electrify.load_recipe(path), fields)
     assert recipe.max_steps == recipe.train.max_steps == fields["max_steps"]
     assert electrify.pretrain(corpus, recipe, output_dir=run.folder).step == run.step
+    assert electrify.pretrain(recipe, corpus=corpus, output_dir=run.folder).step == run.step
     assert electrify.pretrain(corpus, output_dir=run.folder).step == run.step  # with its own recipe
     with pytest.raises(UserError, match=r"To train longer, .* init_discriminator=.*discriminator"):
         electrify.pretrain(corpus, path, output_dir=run.folder, **fields | {"max_steps": 6})

@@ -466,8 +466,7 @@ def finetune(
         " or set by problem_type",
     )
     if isinstance(seeds, list | tuple | range):
-        need("seed" not in given, "seed is the first of seeds: give one of the two")
-        given["seed"], seeds = in_a_row(seeds)
+        seeds = in_a_row(seeds, given)
     in_memory = train_file is not None and not isinstance(train_file, str | os.PathLike)
     with as_file(train_file, *columns) as train, as_file(validation_file, *columns) as validation:
         folder = output_dir
@@ -722,8 +721,9 @@ def predict(
 
     Args:
         model: A fine-tuned folder, that of `finetune`, or a Hub id.
-        texts: One text, or several, or a list of pairs; for a tagger lists of words (or one text,
-            whose words have blanks between them), for question answering questions.
+        texts: One text, or several, or a list of pairs; for a tagger lists of words (or texts,
+            whose words have blanks between them; a list of single words is one sentence), for
+            question answering questions.
         pairs: The second texts, or the contexts of the questions.
         text_column: The column of the texts in a data frame or data set [default: text].
         given: threshold, max_seq_length, ...: see `electrify predict`.
@@ -843,6 +843,10 @@ def rerank(
     from .scoring.rerank import rerank as reranked
 
     (lists, alone), (tune_lists, _) = nbest(lists), nbest(tune_lists)
+    need(alone or top_k is None, "top_k is for one list")
+    if isinstance(model, Encoder):
+        both = sorted(given.keys() & {"architecture", "device"})
+        need(not both, f"{', '.join(both)} of a loaded model: give it to load")
     if tune_lists is None and weight is None:
         a_file = isinstance(lists, str | os.PathLike)
         plain_lists = [] if a_file else json.loads(json.dumps(lists, default=plain))
@@ -854,7 +858,8 @@ def rerank(
         fixed: dict[str, Any] = {"model": os.fspath(model), "file": file, "tune_file": tune_file}
         fixed |= {"weight": weight, "length_bonus": length_bonus}
         asked = options(RerankConfig, "rerank", given, fixed)
-        found = reranked(asked, model._scorer if isinstance(model, Encoder) else None)
+        loaded = model._scorer if isinstance(model, Encoder) else None
+        found = reranked(asked, loaded)
     return found.rankings[0][:top_k] if alone else found
 
 
@@ -927,7 +932,8 @@ def evaluate(
 
     Args:
         models: Runs, folders or Hub ids with their pre-training head, or fine-tuned models.
-        data_dir: The folder of BLiMP's files, or labelled examples as of `Encoder.evaluate`.
+        data_dir: The folder of BLiMP's files, or labelled examples as of `Encoder.evaluate`, which
+            may also be called test_file.
         labels: As of `Encoder.evaluate`.
         pairs: In its place pairs of your own: one jsonl file with `sentence_good` and
             `sentence_bad`, or a list of such pairs (a good and a bad sentence).
@@ -951,15 +957,17 @@ def evaluate(
 
     own = {*EvaluateConfig.names(), *OF_FILES, "data_dir"}
     given = known("evaluate", given, own)
-    data_dir = given.pop("data_dir", data_dir)
+    labelled = labels is not None or "test_file" in given
+    data_dir = given.pop("test_file", given.pop("data_dir", data_dir))
     need(
         (data_dir is None) != (pairs is None),
         "evaluate needs either data_dir (labelled examples, or the folder of BLiMP) or pairs",
     )
+    need(pairs is None or not labelled, "pairs have no labels")
     data_dir = pairs if data_dir is None else data_dir
     several: Any = models if isinstance(models, list | tuple) else [models]
     names = tuple(dict.fromkeys(os.fspath(model) for model in several))
-    if all(metadata_of(model_in(name)).get("part") == TRAINED for name in names):
+    if labelled or all(metadata_of(model_in(name)).get("part") == TRAINED for name in names):
         found = Figures((name, Encoder(name).evaluate(data_dir, labels, **given)) for name in names)
         return found if several is models else found[names[0]]
     with as_file(data_dir, "sentence_good", "sentence_bad") as place:
@@ -1035,8 +1043,8 @@ def compare(
         need(data is None or not recipes, "compare(): data is given twice")
         data, recipes = given.pop("data"), recipes or data
     need(data is not None, "compare() needs data: a prepared corpus")
-    if isinstance(seeds := given.get("seeds"), list | tuple | range):
-        given["seed"], given["seeds"] = in_a_row(seeds)
+    if isinstance(given.get("seeds"), list | tuple | range):
+        given["seeds"] = in_a_row(given["seeds"], given)
     fixed: dict[str, Any] = {"data": os.fspath(data), "output_dir": os.fspath(output_dir)}
     given_lists = {"recipes": recipes, "budgets": budgets, "tasks": tasks}
     for name, given_list in given_lists.items():

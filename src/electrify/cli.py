@@ -1,9 +1,9 @@
 """The command line: words become the options of a command, which is then called once.
 
-Errors and signals become exit statuses here: 0 done, 1 `doctor` found an
-error or a run of `compare` failed, 2 a mistake of the user or a lack of space, memory or permission
-(one sentence on stderr), 75 stopped and resumed by the same command, 128 plus the signal's number
-if a command was stopped that cannot be resumed.
+Errors and signals become exit statuses here: 0 done, 1 `doctor` found an error or a run of
+`compare` failed, 2 a mistake of the user or a lack of space, memory or permission (one sentence on
+stderr), 75 stopped and resumed by the same command, 128 plus the signal's number if a command was
+stopped that cannot be resumed.
 """
 
 from __future__ import annotations

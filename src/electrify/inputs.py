@@ -215,12 +215,15 @@ def are_labels(texts: Any, others: Any) -> bool:
     )
 
 
-def in_a_row(seeds: Sequence[int]) -> tuple[int, int]:
-    """The first of the seeds, and how many there are. Raises UserError for others."""
+def in_a_row(seeds: Sequence[int], given: dict[str, Any]) -> int:
+    """How many seeds there are; the first becomes the `seed` of the options. Raises UserError for
+    others than those in a row."""
+    need("seed" not in given, "seed is the first of seeds: give one of the two")
     need(bool(seeds), "seeds must be a number of runs, or their seeds")
     wanted = list(range(seeds[0], seeds[0] + len(seeds)))
     need(list(seeds) == wanted, f"seeds must be a number of runs, or like {wanted}")
-    return seeds[0], len(seeds)
+    given["seed"] = seeds[0]
+    return len(seeds)
 
 
 # ------------------------------------------------------------------ n-best lists

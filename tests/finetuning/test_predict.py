@@ -210,6 +210,7 @@ def test_evaluate_a_labelled_file(models, tmp_path, capsys):
     found = electrify.load(models["classes"]).evaluate(path, **given)
     assert shown["accuracy"] == f"{100 * found.accuracy:.1f}"
     assert "evaluate needs --data-dir" in mistake(capsys, *words[:2])
+    assert "excludes --output-dir" in mistake(capsys, *words, "--output-dir", tmp_path / "out")
     assert "needs --test-file" in mistake(capsys, *words[:2], "--data-dir", "x", *columns)
 
 

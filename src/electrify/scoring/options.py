@@ -87,6 +87,9 @@ class EvaluateConfig(Options):
         need(one, "evaluate needs data_dir (BLiMP) or test_file (labelled examples), not both")
         named = ", ".join(self.columns)
         need(self.test_file is not None or not named, f"{named} needs test_file")
+        others = ("output_dir", "max_eval_samples", "batch_tokens", "architecture")
+        for name in others if self.test_file is not None else ():
+            need(getattr(self, name) == getattr(EvaluateConfig, name), f"test_file excludes {name}")
         self.set("models", tuple(map(model_in, self.models)))
         thread_count(self.threads)
 
