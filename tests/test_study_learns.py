@@ -78,6 +78,7 @@ AFTER_MLM: dict[str, Any] = {"mlm_share": 0.4, "max_steps": 1250, "eval_steps": 
 OWN: dict[str, dict[str, Any]] = {
     "two-stage": {"generator_steps": 750},
     "fast-electra": {"generator_steps": 750, "max_steps": 1250},  # nothing is shared
+    "gdes": {"max_steps": 1250},  # no gradient of the detector reaches the generator's vectors
     "electric": {"max_steps": 2250},
     "corrective after mlm": AFTER_MLM,
     # While the detector is unsure a gate leaves little to learn, so both begin with words.
