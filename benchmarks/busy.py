@@ -131,7 +131,7 @@ def work(side: str, name: str, quick: bool) -> None:
     threads = choose(
         given, device=torch.device("cpu"), width=WIDTH, tokens=ROWS * LENGTH, bf16=True
     )
-    torch.set_num_threads(threads.number)
+    torch.set_num_threads(threads)
     with tempfile.TemporaryDirectory() as folder:
         update = (
             pretraining(Path(folder), quick=quick)
@@ -139,7 +139,7 @@ def work(side: str, name: str, quick: bool) -> None:
             else fine_tuning(quick=quick)
         )
         update()
-        print(threads.number, flush=True)
+        print(threads, flush=True)
         for line in sys.stdin:
             print(rate(update, float(line)), flush=True)
     os._exit(0)  # the batches made ahead are not waited for

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.thread import BrokenThreadPool
 from pathlib import Path
@@ -42,20 +41,20 @@ class OneThread(ThreadPoolExecutor):
     lost = BrokenThreadPool
     ahead = 2
 
-    def __init__(self, start: workers.Start, argument: Any) -> None:
+    def __init__(self, start: workers.Start, *given: Any) -> None:
         super().__init__(1)
-        workers._handle = workers._handler(start, argument)
+        self._work = start, *given
+
+    def begin(self, task: Any) -> Any:
+        return self.submit(workers.do, task, *self._work)
 
 
 # To start a process takes longer than all that the single worker of a small corpus does. Two and
 # more are processes, as users have them.
 Processes = workers.Processes
-workers.Processes = lambda count, start, argument: (  # type: ignore[assignment, misc]
-    OneThread(start, argument) if count == 1 else Processes(count, start, argument)
+workers.Processes = lambda count, start, *given: (  # type: ignore[assignment, misc]
+    OneThread(start, *given) if count == 1 else Processes(count, start, *given)
 )
-
-# Runs of the tests measure the machine once, together, and leave the user's cache alone.
-os.environ["ELECTRIFY_CACHE"] = str(Path(tempfile.gettempdir()) / "electrify-tests-cache")
 
 
 @pytest.fixture

@@ -23,7 +23,8 @@ import pytest
 
 from electrify.train import METRICS, checkpoint, log, machine
 
-machine.git_commit = cache(machine.git_commit)  # two processes of git, for each run
+machine.git_commit = cache(machine.git_commit)  # a process of git, for each run
+machine.measure_peak = cache(machine.measure_peak)  # a quarter of a second, for each run
 
 SMALL: dict[str, Any] = {
     "num_hidden_layers": 1,

@@ -15,7 +15,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import electrify
 from electrify import UserError
-from electrify.inputs import as_keywords, is_named, rows_of
+from electrify.inputs import are_names, as_file, as_keywords, rows_of
 from electrify.studies import run as studies
 from small import SMALL
 
@@ -39,11 +39,12 @@ def run(corpus: electrify.PreparedCorpus) -> electrify.PretrainedRun:
 
 def test_names_are_told_from_texts(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
-    assert is_named("a text or a name: one word of text is always a name")
-    assert is_named(tmp_path / "absent.txt")
-    assert is_named([str(tmp_path / "a.txt"), str(tmp_path / "*.txt"), "hub:wikitext", "pydocs"])
-    assert not is_named(TEXTS)
-    assert not is_named(text for text in TEXTS)
+    for name in ("one text is always a name", tmp_path / "absent.txt"):
+        with as_file(name) as path:
+            assert path == str(name)
+    assert are_names([str(tmp_path / "a.txt"), str(tmp_path / "*.txt"), "hub:wikitext", "pydocs"])
+    assert not are_names(TEXTS)
+    assert not are_names(text for text in TEXTS)
 
 
 def test_texts_in_memory_are_those_of_a_file(corpus, tmp_path):
@@ -139,11 +140,7 @@ def test_an_encoder_that_stays_loaded(run: electrify.PretrainedRun) -> None:
     assert not any(word.replaced for word in above)
     assert [probability for _, probability in above] == found.probabilities
     assert [word["word"] for word in found] == [word.word for word in found] == ["the", "cat"]
-    assert (
-        [word.score for word in found]
-        == found.probabilities
-        == [word.probability for word in found.words]
-    )
+    assert [word.score for word in found] == [word.probability for word in found.words]
     own = electrify.Encoder.from_pretrained(run).encode(["the cat", "a house"])
     assert encoder.similarity(vector, own)[0] == pytest.approx([1, vector @ own[1] / norm(own[1])])
     assert encoder.similarity("the cat", "a house") == pytest.approx(
@@ -250,7 +247,8 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     assert done.accuracy == done.metrics.accuracy
     again = {"output_dir": tmp_path / "out", "seeds": [3, 4], "epochs": 1, "threads": 1}
     same = electrify.finetune(run.discriminator, list(texts), list(labels), **again)
-    assert same.scores == done.scores
+    named = electrify.finetune(run, texts=texts, labels=labels, **again)
+    assert named.scores == same.scores == done.scores
     right = [done.predict(text).label == label for text, label in EXAMPLES]
     frame = pd.DataFrame({"text": texts, "label": labels})
     scored = electrify.evaluate(done, frame)
@@ -260,7 +258,7 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     assert electrify.evaluate(done, test_file=frame) == scored
     assert electrify.evaluate(done, {"text": list(texts), "label": list(labels)}) == scored
     assert scored["accuracy"] == sum(right) / len(right)
-    with pytest.raises(UserError, match="given rows: boat: no class of"):
+    with pytest.raises(UserError, match=r"given rows, line .*: label 'boat' is none of"):
         done.evaluate([*EXAMPLES, ("a", "boat")])
     assert done.path == done.model
     frame = pd.DataFrame({"review": ["cat 3", "house"]})
@@ -317,8 +315,8 @@ def test_pairs_of_sentences_and_lists_without_scores(run: electrify.PretrainedRu
         ("finetune", ("m", EXAMPLES), {"seeds": []}, "seeds must be"),
         ("compare", ("data", ["bert-tiny"]), {}, "budgets are missing. Give FLOPs"),
         ("compare", ("data", ["bert-tiny"]), {"steps": 9}, "did you mean 'budgets'"),
-        ("pretrain", (), {"recipe": "electra-tiny"}, "needs data"),
-        ("pretrain", ("a", "electra-tiny"), {"corpus": "b"}, "data is given twice"),
+        ("pretrain", (), {"recipe": "electra-tiny"}, "missing a required argument: 'data'"),
+        ("pretrain", ("a", "electra-tiny"), {"corpus": "b"}, "multiple values for argument 'data'"),
         ("export", ("m",), {"output_dir": "onnx"}, "onnx is a format"),
         ("rerank", ("m", [["a", "b"]]), {"tune_file": "x"}, "has no argument 'tune_file'"),
         ("finetune", ("m", EXAMPLES), {"seed": 7, "seeds": [1, 2]}, "give one of the two"),

@@ -12,6 +12,7 @@ import pytest
 
 from electrify import cli as cli
 from electrify.errors import Unfinished, UserError
+from electrify.recipe import override
 from electrify.train.options import Pretrain
 from small import environment
 
@@ -54,7 +55,7 @@ def test_a_mistake_is_one_sentence_and_status_2(line, named, tmp_path, monkeypat
 def resolved(*words: str) -> Any:
     options = cli.read("pretrain", ["data", *RUN, "--recipe", "electra-tiny", *words])
     assert isinstance(options, Pretrain)
-    return options.resolved()
+    return override(options.base, options.changes)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ CASES = {
     "--text-column txet": "no column 'txet'; did you mean 'text'?",
     "detect ./nowhere text": "./nowhere: no such folder",
     "predict tuned missing.csv": "no such file: missing.csv",
-    "evaluate model --data-dir pairs": "one.jsonl, line 1: no text under 'sentence_bad'",
+    "evaluate model --data-dir pairs": "one.jsonl, line 1: no column 'sentence_bad' among",
     "prepare nowhere.txt --output-dir data": "no such file or folder: nowhere.txt",
     "export nowhere --output-dir out": "nowhere is not a run folder: it has no config.yaml",
 }

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,7 @@ def test_a_bar_on_a_terminal_and_lines_above_it(monkeypatch: pytest.MonkeyPatch)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     with Progress(4, title="steps", unit="steps") as bar:
+        time.sleep(0.2)  # a bar is drawn ten times a second at most
         bar.advance(2, note="loss 2.5")
         say("saved [checkpoint-2]")
     assert "saved [checkpoint-2]\n" in terminal.getvalue()

@@ -12,6 +12,7 @@ import pytest
 
 from electrify import cli
 from electrify.errors import UserError
+from electrify.recipe import override
 from electrify.rules import check
 from electrify.train.options import Pretrain
 
@@ -58,7 +59,7 @@ def wrong(words: list[str]) -> str:
     try:
         options = {} if own else cli.read(words[0], words[1:])
         if isinstance(options, Pretrain):
-            check(options.resolved(), options.changes)
+            check(override(options.base, options.changes), options.changes)
     except UserError as e:
         return str(e)
     return ""

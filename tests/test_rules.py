@@ -21,8 +21,6 @@ CASES = [
     # the encoder
     ("init", "electra-deberta-tiny init=bert"),
     ("hidden_size", "electra-tiny num_attention_heads=3"),
-    ("init", "electra-tiny embedding_size=3"),
-    ("num_attention_heads", "bert-modernbert-tiny num_attention_heads=128 init=published"),
     ("generator_hidden_size", "bert-tiny generator_hidden_size=64"),
     ("tie_layers", "bert-tiny tie_layers=1"),
     # the generator
@@ -33,6 +31,7 @@ CASES = [
     ("mask_mix", "electra-tiny mask_mix=0.5,0.5,0.5"),
     ("corruptor", "electra-tiny corruptor=mask"),
     ("temperature", "unigram-tiny temperature=2.0"),
+    ("temperature_end", "electra-tiny temperature_schedule=exponential"),
     ("generator_training", "two-stage-tiny tie=embeddings"),
     ("tie", "electric-tiny tie=all generator_size=1.0"),
     ("read_outs", "amos-tiny read_outs=2,1,3"),

@@ -14,7 +14,7 @@ from electrify.text.corpus import Corpus
 from electrify.train import dist
 from electrify.train import length as timed
 from electrify.train.job import Job
-from electrify.train.length import FEWEST, FORWARD, fitted, longest_in, slot_seconds
+from electrify.train.length import FEWEST, FORWARD, fitted, slot_seconds, updates_in
 from electrify.train.run import pretrain
 from small import SMALL, same_ending
 
@@ -36,23 +36,18 @@ def stopped_clock(monkeypatch: pytest.MonkeyPatch, *ticks: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "lengths"),
+    ("fields", "steps"),
     [
         # One validation of 16 rows of 16 tokens at the end: a third of 2.56 s. Of 60 s 59.15 are
         # left, which hold 92 updates of .64 s.
-        ({}, (92, 5, None)),
+        ({}, 92),
         # With a validation every 10 updates, 10 updates take 6.4 + .853 s: 80 and a rest take 59.7.
-        ({"eval_steps": 10}, (81, 5, None)),
-        # A warm-up is a tenth at most.
-        ({"warmup_steps": 50}, (92, 9, None)),
-        ({"generator_warmup_steps": 50}, (92, 5, 9)),
+        ({"eval_steps": 10}, 81),
     ],
 )
-def test_by_hand(fields, lengths):
-    found = longest_in(recipe(**fields), 60.0, per_slot=PER_SLOT, eval_rows=EVAL_ROWS)
-    assert found is not None
-    t = found.train
-    assert (t.max_steps, t.warmup_steps, t.generator_warmup_steps) == lengths
+def test_by_hand(fields, steps):
+    own = recipe(**fields)
+    assert updates_in(own, 60.0, per_slot=PER_SLOT, eval_rows=EVAL_ROWS) == steps
 
 
 @settings(max_examples=20)
@@ -64,11 +59,11 @@ def test_the_most_updates_that_fit(seconds: float, per_slot: float, every: int) 
         validations = 1 + (steps // every if every else 0)
         return per_slot * (64 * steps + FORWARD * validations * 16 * 16)
 
-    found = longest_in(recipe(eval_steps=every), seconds, per_slot=per_slot, eval_rows=EVAL_ROWS)
-    if found is None:
+    own = recipe(eval_steps=every)
+    steps = updates_in(own, seconds, per_slot=per_slot, eval_rows=EVAL_ROWS)
+    if steps < FEWEST:
         assert cost(FEWEST) > seconds
     else:
-        steps = found.train.max_steps
         assert cost(steps) <= seconds < cost(steps + 1)
 
 
@@ -95,7 +90,9 @@ def test_a_run_of_a_measured_time_is_the_run_of_its_number_of_updates(
 
     assert run(1, max_minutes=1e-9) == (1, False)
     # 57.6 s, of which the validation takes 4.27: 3.2 s are an update's.
-    assert "1 minutes hold 16 updates, the first 1 of them" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "1 minutes hold 16 updates" in said
+    assert "warmup_steps is 1, a tenth of the run, not 5" in said
     config = load(folder / "config.yaml")
     assert (config.train.max_steps, config.train.warmup_steps) == (16, 1)
     assert run(1) == (16, True)
@@ -145,10 +142,12 @@ def test_the_dearer_part_of_a_run_is_foreseen(small_data, tmp_path, monkeypatch)
 
 
 def test_a_warmup_longer_than_the_run_is_shortened(small_data, tmp_path, capsys, without_exports):
-    """Only where the user gave the length of the run and no warm-up, and from a quarter on."""
+    """Only where the user gave the length of the run and no warm-up, and from a quarter on; the
+    generator's, too."""
     for steps, warmup in ((799, 79), (800, 200)):
-        longer = recipe(max_steps=steps, warmup_steps=200)
-        assert fitted(longer, ["max_steps"], ALONE).train.warmup_steps == warmup
+        longer = recipe(max_steps=steps, warmup_steps=200, generator_warmup_steps=200)
+        t = fitted(longer, ["max_steps"], ALONE).train
+        assert t.warmup_steps == t.generator_warmup_steps == warmup
         assert fitted(longer, [], ALONE) == longer
         assert fitted(longer, ["max_steps"], ALONE).train.logging_steps == 39 + (steps == 800)
     config, run = recipe(max_steps=20, warmup_steps=200), tmp_path / "run"

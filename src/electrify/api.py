@@ -7,8 +7,6 @@ sets of `datasets`.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
 import statistics
@@ -16,8 +14,8 @@ import tempfile
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,32 +23,42 @@ from . import recipe as _recipe
 from .checkup import doctor as doctor
 from .errors import UserError as UserError
 from .errors import need
+from .exporting.options import Export, Push
+from .files import must_be_ours, read_json, sha256, written
+from .finetuning.options import OF_FILES, FinetuneConfig
 from .inputs import (
     TEXT,
-    are_labels,
+    are_names,
+    are_texts,
     as_file,
     as_keywords,
     columns_of,
-    for_python,
-    in_a_row,
-    is_named,
+    keywords,
     known,
     nbest,
-    options,
-    plain,
+    seeds_of,
     texts_in,
     with_labels,
 )
-from .names import Figures, Named
+from .names import Figures, Named, table
 from .progress import show_on_terminals
 from .progress import show_progress as show_progress
 from .recipe import Recipe as Recipe
 from .recipe import override as override
+from .scoring.options import EvaluateConfig, RerankConfig
+from .studies.options import CompareConfig
+from .text.options import Prepare
+from .train.options import Pretrain
 from .values import kinds
 
 show_on_terminals()
 load_recipe = _recipe.load
 Name = str | os.PathLike[str]
+OF_EXAMPLES = {*OF_FILES} - {"train_file", "validation_file"}
+OF_EMBEDDING = ("normalize_embeddings", "batch_size", "show_progress_bar", "center", "whiten")
+OF_EMBEDDING += ("convert_to_tensor", "pooling", "max_seq_length", "bf16")
+OF_DETECTION = ("threshold", "max_seq_length", "batch_size", "threads")
+OF_PREDICTION = ("threshold", "no_answer_threshold", "max_seq_length", "bf16", "threads")
 
 
 class Folder(str):
@@ -63,22 +71,28 @@ class Folder(str):
         return getattr(Path(self), name)
 
 
+@dataclass(frozen=True)
+class InFolder(Named):
+    """A result that stands for its folder."""
+
+    folder: Path
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
+
+
 # ------------------------------------------------------------------ text -> corpus -> encoder
 
 
 @dataclass(frozen=True)
-class PreparedCorpus(Named):
+class PreparedCorpus(InFolder):
     """A corpus of shards, which `pretrain` takes in place of its folder."""
 
-    folder: Path
     documents: int
     tokens: int
     vocab_size: int
     counts: Mapping[str, int] = field(repr=False)
     """Everything that `prepare` counted."""
-
-    def __fspath__(self) -> str:
-        return str(self.folder)
 
     @property
     def tokenizer(self) -> Any:
@@ -88,7 +102,7 @@ class PreparedCorpus(Named):
         return AutoTokenizer.from_pretrained(self.folder / "tokenizer")
 
 
-@for_python
+@keywords(Prepare, but={"inputs"})
 def prepare(
     texts: Any, output_dir: Name, *, preset: str | None = None, **given: Any
 ) -> PreparedCorpus:
@@ -105,25 +119,18 @@ def prepare(
     Raises:
         UserError: For a mistake, with one sentence.
     """
-    from .text.options import Prepare
     from .text.prepare import prepare as made
 
-    given = known("prepare", given, Prepare.names() - {"inputs"})
-    fixed: dict[str, Any] = {"output_dir": os.fspath(output_dir)}
-    fixed |= {"preset": preset} if preset else {}
+    tokenizer: Any = given.get("tokenizer")
     with ExitStack() as held:
-        if is_named(texts):
-            one = isinstance(texts, str | os.PathLike)
-            fixed["inputs"] = tuple(os.fspath(name) for name in ([texts] if one else texts))
-        else:
-            file = held.enter_context(as_file(texts, given.get("text_column", TEXT)))
-            fixed["inputs"] = (file,)
-        tokenizer: Any = given.get("tokenizer")
+        file = as_file(texts, given.get("text_column", TEXT))
+        inputs = texts if are_names(texts) else (held.enter_context(file),)
         if hasattr(tokenizer, "save_pretrained"):
             folder = Path(held.enter_context(tempfile.TemporaryDirectory())) / "tokenizer"
             tokenizer.save_pretrained(folder)
-            given |= {"tokenizer": str(folder)}
-        manifest = made(options(Prepare, "prepare", given, fixed))
+            given |= {"tokenizer": folder}
+        given |= {"preset": preset} if preset else {}
+        manifest = made(Prepare.of({"inputs": inputs, "output_dir": output_dir, **given}))
     counts = manifest.counts
     return PreparedCorpus(
         Path(output_dir), counts["documents"], counts["tokens"], manifest.vocab_size, counts
@@ -131,12 +138,9 @@ def prepare(
 
 
 @dataclass(frozen=True)
-class PretrainedRun(Named):
+class PretrainedRun(InFolder):
     """A run, finished or stopped."""
 
-    folder: Path
-    exported: Mapping[str, Path]
-    """The Hugging Face folder of each network; empty if the run was stopped before its end."""
     step: int
     finished: bool
     """False if a signal or `max_minutes` ended the call; the same call then resumes."""
@@ -144,11 +148,11 @@ class PretrainedRun(Named):
     """The metrics of the last validation; `loss` is `eval_loss` in `history`."""
     tokens: int
     seconds: float
+    signalled: bool = field(repr=False)
+    exported: Mapping[str, Path]
+    """The Hugging Face folder of each network; empty if the run was stopped before its end."""
     term_weights: Mapping[str, float] = field(repr=False)
     """The weight of each loss."""
-
-    def __fspath__(self) -> str:
-        return str(self.folder)
 
     @property
     def discriminator(self) -> Folder:
@@ -157,10 +161,7 @@ class PretrainedRun(Named):
             raise UserError(f"{self.folder} was stopped at step {self.step}: nothing is exported")
         return Folder(self.exported.get("discriminator") or next(iter(self.exported.values())))
 
-    @property
-    def path(self) -> Folder:
-        """The same as `discriminator`."""
-        return self.discriminator
+    path = discriminator
 
     @property
     def loss(self) -> float:
@@ -175,26 +176,21 @@ class PretrainedRun(Named):
         from .train import METRICS
         from .train.log import read
 
-        names = {"train": "loss", "valid": "eval_loss"}
         records = read(self.folder / METRICS)
         records.sort(key=lambda one: (one["step"], one["kind"] == "train"))
-        return [
-            Figures(with_loss(one, self.term_weights, names.get(one["kind"], "loss")))
-            for one in records
-        ]
+        return [Figures(with_loss(one, self.term_weights)) for one in records]
 
 
-def with_loss(
-    record: Mapping[str, Any], weights: Mapping[str, float], name: str = "loss"
-) -> dict[str, Any]:
-    """The record with the sum of its losses by their weights, if it has any, under this name."""
+def with_loss(record: Mapping[str, Any], weights: Mapping[str, float]) -> dict[str, Any]:
+    """The record with the sum of its losses by their weights, if it has any."""
     losses = [weight * record[one] for one, weight in weights.items() if one in record]
+    name = "eval_loss" if record.get("kind") == "valid" else "loss"
     return dict(record) | ({name: sum(losses)} if losses else {})
 
 
-@for_python
+@keywords(Pretrain, _recipe.SECTION_OF, but={"base", "changes"})
 def pretrain(
-    data: Any = None,
+    data: Any,
     recipe: Name | Recipe | None = None,
     *,
     output_dir: Name,
@@ -223,43 +219,25 @@ def pretrain(
         UserError: For a mistake, with one sentence.
     """
     from .text.prepare import data_folder_of
-    from .train.options import Pretrain
     from .train.run import pretrain_as
 
-    names = {"data", "recipe", "output_dir", "resume", "train_minutes", "flops"}
-    fields = known("pretrain", fields, names | _recipe.SECTION_OF.keys())
-    if "data" in fields:  # as `corpus`; what comes first is then the recipe
-        need(data is None or recipe is None, "pretrain(): data is given twice")
-        data, recipe = fields.pop("data"), data if recipe is None else recipe
-    need(data is not None, "pretrain() needs data: a prepared corpus, or text")
-    resume = fields.pop("resume", resume)
-    if isinstance(resume, bool):
-        resume = "auto" if resume else "never"
     swapped = isinstance(data, str) and data in _recipe.names() and not Path(data).exists()
     need(not swapped, f"{data} is a recipe: pretrain(data, {data!r}, output_dir=...)")
     in_memory = not isinstance(data, str | os.PathLike)
     folder = data_folder_of(Path(output_dir)) if in_memory else data
-    given = {"resume": resume, "train_minutes": train_minutes, "flops": flops, **fields}
-    given |= {"data": os.fspath(folder), "output_dir": os.fspath(output_dir)}
-    if isinstance(recipe, Recipe):
-        asked = replace(Pretrain.of(given), base=recipe)
-    else:
-        asked = Pretrain.of(given | ({"recipe": os.fspath(recipe)} if recipe else {}))
+    given = {"data": folder, "output_dir": output_dir, "train_minutes": train_minutes, **fields}
+    if isinstance(resume, bool):
+        resume = "auto" if resume else "never"
+    given |= {"flops": flops, "resume": resume}
+    if recipe is not None:
+        given["base" if isinstance(recipe, Recipe) else "recipe"] = recipe
+    asked = Pretrain.of(given)
     if in_memory:
-        prepare(data, output_dir=folder, **({"tokenizer": asked.start} if asked.start else {}))
+        prepare(data, folder, **({"tokenizer": asked.start} if asked.start else {}))
     run, used = pretrain_as(asked)
     weights = used.objective.term_weights
-    validation = with_loss(run.validation, weights)
-    return PretrainedRun(
-        run.folder,
-        run.exported,
-        run.step,
-        run.finished,
-        validation,
-        run.tokens,
-        run.seconds,
-        weights,
-    )
+    found: dict[str, Any] = vars(run) | {"validation": with_loss(run.validation, weights)}
+    return PretrainedRun(**found, term_weights=weights)
 
 
 def recipes() -> dict[str, dict[str, Any]]:
@@ -271,8 +249,7 @@ class Listed(Figures):
     """What is listed of a recipe, and every field of it."""
 
     def __missing__(self, name: str) -> Any:
-        (own,) = known("recipes", {name: None}, _recipe.SECTION_OF)
-        return getattr(load_recipe(self.name), own)
+        return Figures(_recipe.values_of(load_recipe(self["name"])))[name]
 
 
 # ------------------------------------------------------------------ encoder -> task
@@ -285,9 +262,10 @@ class Score:
     values: tuple[float, ...]
 
     def __repr__(self) -> str:
-        spread = "" if self.std is None else f", std={self.std:.4g}"
-        middle = f"median={self.median:.4g}, mean={self.mean:.4g}"
-        return f"Score({middle}{spread}, values={self.values})"
+        std = self.std and round(self.std, 4)
+        return (
+            f"Score(median={self.median:.4g}, mean={self.mean:.4g}, {std=}, values={self.values})"
+        )
 
     @property
     def mean(self) -> float:
@@ -342,20 +320,16 @@ class Prediction(Named):
 
 
 @dataclass(frozen=True)
-class FineTuned(Named):
-    """An encoder that was fine-tuned on a task."""
+class FineTuned(InFolder):
+    """An encoder that was fine-tuned on a task; the folder has scores, report, predictions and
+    models."""
 
-    folder: Path
-    """Scores, report, predictions and models."""
     scores: Mapping[str, Score]
     """By metric. With several tasks by `TASK METRIC`."""
     table: str = field(repr=False)
     """The report as a table of text."""
     model: Folder | None
     """The saved model of the first seed, which transformers loads; None where none was saved."""
-
-    def __fspath__(self) -> str:
-        return str(self.folder)
 
     def __str__(self) -> str:
         return self.table
@@ -368,7 +342,9 @@ class FineTuned(Named):
     @property
     def path(self) -> Folder:
         """The same as `model`. Raises UserError if none was saved."""
-        return self._saved
+        if self.model is None:
+            raise UserError(f"{self.folder} holds no model: several tasks, a probe, or `published`")
+        return self.model
 
     @property
     def metrics(self) -> Figures:
@@ -378,41 +354,33 @@ class FineTuned(Named):
     @property
     def labels(self) -> list[str]:
         """The names of the classes or tags."""
-        config = json.loads((self._saved / "config.json").read_text(encoding="utf-8"))
-        return list(config.get("id2label", {}).values())
-
-    @property
-    def _saved(self) -> Folder:
-        if self.model is None:
-            raise UserError(f"{self.folder} holds no model: several tasks, a probe, or `published`")
-        return self.model
+        return list(read_json(self.path / "config.json").get("id2label", {}).values())
 
     def predict(self, texts: Any, **given: Any) -> Any:
         """See `electrify.predict`."""
-        return predict(self._saved, texts, **given)
+        return predict(self.path, texts, **given)
 
-    def evaluate(self, examples: Any = None, labels: Any = None, **given: Any) -> Figures:
+    @keywords(OF_EXAMPLES)
+    def evaluate(self, examples: Any, labels: Any = None, **given: Any) -> Figures:
         """See `Encoder.evaluate`."""
-        return Encoder(self._saved).evaluate(examples, labels, **given)
+        return Encoder(self.path).evaluate(examples, labels, **given)
 
     def save_pretrained(self, folder: Name) -> None:
         """See `Encoder.save_pretrained`."""
-        Encoder(self._saved).save_pretrained(folder)
+        Encoder(self.path).save_pretrained(folder)
 
 
-PROBLEMS = {
-    **{kind: kind for kind in ("classification", "multilabel", "regression", "tagging")},
-    "answering": "answering",
-    "text-classification": "classification",
-    "sentiment-analysis": "classification",
-    "multi-label-classification": "multilabel",
-    **dict.fromkeys(("token-classification", "ner"), "tagging"),
-    "question-answering": "answering",
-}
+PROBLEMS = table("""
+classification text-classification sentiment-analysis -> classification
+multilabel multi-label-classification -> multilabel
+regression -> regression
+tagging token-classification ner -> tagging
+answering question-answering -> answering
+""")
 """Names of tasks of transformers, and our own, for a `problem_type`."""
 
 
-@for_python
+@keywords(FinetuneConfig, but={"models", "settings"})
 def finetune(
     model: Name,
     train_file: Any = None,
@@ -445,43 +413,27 @@ def finetune(
     Raises:
         UserError: For a mistake, with one sentence.
     """
-    from .finetuning.options import FinetuneConfig
     from .finetuning.run import finetune as tuned
 
-    given = known("finetune", given, {*FinetuneConfig.names(), "train_file", "validation_file"})
-    for name, own in (("train_file", train_file), ("validation_file", validation_file)):
-        need(name not in given or own is None, f"{name} is given twice")
-    train_file = given.pop("train_file", train_file)
-    validation_file = given.pop("validation_file", validation_file)
-    if labels is None and are_labels(train_file, validation_file):
+    if labels is None and validation_file is not None and are_texts(train_file):
         labels, validation_file = validation_file, None
     train_file = train_file if labels is None else with_labels(train_file, labels)
     columns = columns_of(given)
-    tasks = (task,) if isinstance(task, str) else tuple(task)
-    if train_file is not None and len(tasks) == 1 and tasks[0] in PROBLEMS:
-        given["problem_type"], tasks = PROBLEMS[tasks[0]], ()
-    need(
-        not tasks or train_file is None,
-        "task is for known tasks such as sst2. What your own examples are is found by their labels,"
-        " or set by problem_type",
-    )
-    if isinstance(seeds, list | tuple | range):
-        seeds = in_a_row(seeds, given)
-    in_memory = train_file is not None and not isinstance(train_file, str | os.PathLike)
+    if train_file is not None and isinstance(task, str) and task in PROBLEMS:
+        given["problem_type"], task = PROBLEMS[task][0], ()
+    given |= {"models": (model,), "task": task, **seeds_of(seeds, given)}
     with as_file(train_file, *columns) as train, as_file(validation_file, *columns) as validation:
-        folder = output_dir
-        if folder is None and in_memory and train:  # each set of examples has a folder of its own
-            digest = hashlib.sha256(Path(train).read_bytes()).hexdigest()[:6]
-            folder = f"finetuned/examples-{digest}"
-        fixed = {"models": (os.fspath(model),), "output_dir": folder, "task": tasks}
-        fixed |= {"train_file": train, "validation_file": validation, "seeds": seeds}
-        asked = options(FinetuneConfig, "finetune", given, fixed)
+        if output_dir is None and not isinstance(train_file, str | os.PathLike | None):
+            # Each set of examples has a folder of its own.
+            output_dir = f"finetuned/examples-{sha256(Path(train))[:6]}"
+        files = {"train_file": train, "validation_file": validation, "output_dir": output_dir}
+        asked = FinetuneConfig.of(given | files)
         report = tuned(asked)
     label = report.records[0]["model"]  # baselines come after it
     scores: dict[str, list[float]] = {}
     for record in (record for record in report.records if record["model"] == label):
         for metric, value in record["scores"].items():
-            key = metric if len(tasks) < 2 else f"{record['task']} {metric}"
+            key = metric if len(asked.task) < 2 else f"{record['task']} {metric}"
             scores.setdefault(key, []).append(value)
     return FineTuned(
         asked.folder,
@@ -505,8 +457,7 @@ class Encoder(Named):
         self.model = model_in(os.fspath(model))
         """The folder or Hub id."""
         self.architecture, self.device = architecture, device
-        self._embedders: list[tuple[dict[str, Any], Any]] = []
-        self._detectors: dict[str, Any] = {}
+        self._loaded = cache(lambda load, **how: load(self.model, **how))
         check_place(self.model)
 
     def __repr__(self) -> str:
@@ -520,92 +471,75 @@ class Encoder(Named):
         """The same as `electrify.load`."""
         return load(model, **given)
 
-    def _embedder(self, **how: Any) -> Any:
-        """The one for this pooling and length."""
-        from .finetuning.embed import load_embedder
-
-        if how not in (known for known, _ in self._embedders):
-            self._embedders.append((how, load_embedder(self.model, device=self.device, **how)))
-        return next(embedder for known, embedder in self._embedders if known == how)
-
-    def _detector(self, threads: str) -> Any:
-        """The one for so many threads, which onnxruntime has from the start."""
-        from .scoring.detect import load_detector
-
-        if threads not in self._detectors:
-            made = load_detector(self.model, self.architecture, threads=threads)
-            self._detectors[threads] = made
-        return self._detectors[threads]
-
     @cached_property
     def _scorer(self) -> Any:
         from .scoring.pll import load_scorer
-        from .train.machine import pick_device
 
-        how: Any = {"device": pick_device(self.device), "architecture": self.architecture}
-        return load_scorer(self.model, **how)
+        return load_scorer(self.model, device=self.device, architecture=self.architecture)
 
-    @cached_property
-    def _predictor(self) -> Any:
-        from .finetuning.predict import load_predictor
-
-        return load_predictor(self.model, device=self.device)
-
-    @for_python
-    def encode(self, texts: Any, **given: Any) -> Any:
-        """The same as `embed`, under the name that sentence-transformers has for it."""
-        return self.embed(texts, **known("encode", given, (*_OF_VECTORS, *_OF_EMBEDDERS)))
-
-    @for_python
+    @keywords()
     def similarity(self, first: Any, second: Any) -> Any:
         """The cosines of texts, or of their vectors [N, D], with others [M, D]: [N, M]. Of two
         texts a number."""
         import numpy as np
 
-        def vectors(of: Any) -> Any:
+        def unit(of: Any) -> Any:
             given = [of] if isinstance(of, str) else texts_in(of)
-            return self.embed(given) if all(isinstance(one, str) for one in given) else given
+            texts = all(isinstance(one, str) for one in given)
+            found_ND = np.atleast_2d(self.embed(given) if texts else given)
+            return found_ND / np.linalg.norm(found_ND, axis=1, keepdims=True)
 
-        if isinstance(first, str) and isinstance(second, str):
-            return float(self.similarity([first], [second])[0, 0])
-        first, second = vectors(first), vectors(second)
-        u_ND, v_MD = (np.atleast_2d(vectors) for vectors in (first, second))
-        u_ND, v_MD = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (u_ND, v_MD))
-        return u_ND @ v_MD.T
+        cosines_NM = unit(first) @ unit(second).T
+        both = isinstance(first, str) and isinstance(second, str)
+        return float(cosines_NM[0, 0]) if both else cosines_NM
 
-    @for_python
-    def embed(self, texts: Any, **given: Any) -> Any:
+    @keywords(OF_EMBEDDING)
+    def embed(
+        self,
+        texts: Any,
+        *,
+        pooling: Literal["mean", "cls"] = "mean",
+        max_seq_length: int | None = None,
+        bf16: Literal["auto", "true", "false"] = "auto",
+        **given: Any,
+    ) -> Any:
         """Vectors, [N, D] in float32; of one text [D].
 
         Args:
             texts: One text, or several.
+            pooling: Mean of all hidden states, or the hidden state of the class token.
+            max_seq_length: Tokens per text [default: the model's maximum, at most 512].
+            bf16: Compute in bfloat16.
             given: normalize_embeddings (to length 1), batch_size (most texts of a forward pass),
                 show_progress_bar, center or whiten (texts on whose vectors these are centred or
-                whitened); pooling (mean or cls), max_seq_length; convert_to_tensor (of torch).
+                whitened); convert_to_tensor (of torch).
         """
-        from .finetuning.embed import embed
+        from .finetuning.embed import embed, load_embedder
 
-        given = known("embed", given, (*_OF_VECTORS, *_OF_EMBEDDERS))
-        embedder = self._embedder(**{n: given.pop(n) for n in _OF_EMBEDDERS if n in given})
+        how = {"pooling": pooling, "max_seq_length": max_seq_length, "bf16": bf16}
+        embedder = self._loaded(load_embedder, device=self.device, **how)
         return _of_each(texts, lambda several: embed(embedder, several, **given))
 
-    @for_python
-    def detect(self, texts: Any, **given: Any) -> Any:
+    encode = embed  # as sentence-transformers has it
+
+    @keywords(OF_DETECTION)
+    def detect(self, texts: Any, *, threads: str = "auto", **given: Any) -> Any:
         """The probability of being replaced of every token and word: a `Detection` for each text.
         The model needs an RTD head.
 
         Args:
             texts: One text, or several.
-            given: threshold (of `replaced`), max_seq_length, batch_size, threads: see `electrify
-                detect`.
+            threads: CPU threads: a number, or auto (measured for long texts).
+            given: threshold (of `replaced`), max_seq_length, batch_size: see `electrify detect`.
         """
-        from .scoring.detect import detect
+        from .scoring.detect import detect, load_detector
 
-        given = known("detect", given, ("threshold", "max_seq_length", "batch_size", "threads"))
-        detector = self._detector(str(given.get("threads", "auto")))
+        how = {"architecture": self.architecture, "threads": str(threads)}
+        detector = self._loaded(load_detector, **how)
+        given |= {"threads": str(threads)}
         return _of_each(texts, lambda several: detect(detector, several, **given))
 
-    @for_python
+    @keywords()
     def score(self, texts: Any, *, per_token: bool = False) -> Any:
         """The scores of texts in nats [N], of one text a number, higher is better: the
         pseudo-log-likelihood of a masked language model (1910.14659), the sum of log P(original) of
@@ -625,14 +559,39 @@ class Encoder(Named):
         """See `electrify.rerank`."""
         return rerank(self, lists, **given)
 
-    @for_python
-    def predict(self, texts: Any, *, pairs: Any = None, text_column: str | None = None) -> Any:
+    @keywords(OF_PREDICTION)
+    def predict(
+        self, texts: Any, *, pairs: Any = None, text_column: str | None = None, **given: Any
+    ) -> Any:
         """A `Prediction` for each text, of a fine-tuned model. pairs: the second texts, or the
-        contexts of questions. text_column: of a data frame or data set."""
-        return _predictions(self._predictor, texts, pairs, text_column)
+        contexts of questions. text_column: of a data frame or data set. given: threshold,
+        no_answer_threshold, max_seq_length, bf16, threads: see `electrify predict`."""
+        from .finetuning.predict import load_predictor, predict
 
-    @for_python
-    def evaluate(self, examples: Any = None, labels: Any = None, **given: Any) -> Figures:
+        predictor = self._loaded(load_predictor, device=self.device, **given)
+        alone, tags = isinstance(texts, str), predictor.kind == "tagging"
+        reads_pairs = predictor.reading.get("pairs") or predictor.kind == "answering"
+        alone = alone or (reads_pairs and pairs is None and _is_pair(texts))
+        several = [texts] if alone else texts_in(texts, text_column)
+        if tags:
+            if several and all(isinstance(one, str) and " " not in one for one in several):
+                alone, several = True, [several]  # the words of one sentence
+            several = [one.split() if isinstance(one, str) else one for one in several]
+        elif several and pairs is None and all(map(_is_pair, several)):
+            several, pairs = map(list, zip(*several, strict=True))
+        pairs = [pairs] if isinstance(pairs, str) else pairs
+        rows = predict(predictor, several, pairs=pairs) if several else []
+        found = [
+            Prediction(
+                **{name.removeprefix("predicted_"): value for name, value in row.items()},
+                words=one if tags else None,
+            )
+            for row, one in zip(rows, several, strict=True)
+        ]
+        return found[0] if alone else found
+
+    @keywords(OF_EXAMPLES)
+    def evaluate(self, examples: Any, labels: Any = None, **given: Any) -> Figures:
         """The metrics of a fine-tuned model on labelled examples, as fractions.
 
         Args:
@@ -640,24 +599,18 @@ class Encoder(Named):
             labels: The labels of texts (or lists of words) in a list.
             given: text_column, pair_column, label_column, header, metrics: see `finetune`.
         """
-        from .finetuning.options import OF_FILES
-        from .finetuning.predict import scores
+        from .finetuning.predict import load_predictor, scores
 
-        given = known(
-            "evaluate", given, {*OF_FILES, "data_dir"} - {"train_file", "validation_file"}
-        )
-        examples = given.pop("data_dir", examples)
-        need(examples is not None, "evaluate() needs examples")
+        predictor = self._loaded(load_predictor, device=self.device)
         examples = examples if labels is None else with_labels(examples, labels)
         with as_file(examples, *columns_of(given)) as file:
-            return Figures(scores(self._predictor, file, given))
+            return Figures(scores(predictor, file, given))
 
-    @for_python
+    @keywords()
     def save_pretrained(self, folder: Name) -> None:
         """Copies the model's folder to a new place, or over a model that electrify wrote. Raises
         UserError for another folder, and for a model of the Hub."""
         from .exporting.places import METADATA
-        from .files import must_be_ours, written
 
         need(Path(self.model).is_dir(), f"{self.model} is a model of the Hub, not a folder")
         must_be_ours(Path(folder), METADATA)
@@ -665,7 +618,16 @@ class Encoder(Named):
             shutil.copytree(self.model, new)
 
 
-@for_python
+def _of_each(texts: Any, work: Callable[[list[Any]], Any]) -> Any:
+    """The results for several texts, or the one for one text."""
+    return work([texts])[0] if isinstance(texts, str) else work(texts_in(texts))
+
+
+def _is_pair(one: Any) -> bool:
+    return isinstance(one, tuple) and len(one) == 2 and all(isinstance(t, str) for t in one)
+
+
+@keywords()
 def load(model: Name, *, architecture: str | None = None, device: str = "auto") -> Encoder:
     """Loads a model for several calls of `embed`, `detect`, `score` or `predict`.
 
@@ -680,42 +642,15 @@ def load(model: Name, *, architecture: str | None = None, device: str = "auto") 
     return Encoder(model, architecture=architecture, device=device)
 
 
-def _of_each(texts: Any, work: Callable[[list[Any]], Any]) -> Any:
-    """The results for several texts, or the one for one text."""
-    return work([texts])[0] if isinstance(texts, str) else work(texts_in(texts))
-
-
-def _predictions(predictor: Any, texts: Any, pairs: Any, text_column: str | None = None) -> Any:
-    from .finetuning.predict import predict
-
-    def is_pair(one: Any) -> bool:
-        return isinstance(one, tuple) and len(one) == 2 and all(isinstance(t, str) for t in one)
-
-    one, words = isinstance(texts, str), None
-    if predictor.kind == "tagging":
-        several = [texts] if one else texts_in(texts, text_column)
-        if not one and several and all(isinstance(s, str) and " " not in s for s in several):
-            one, several = True, [several]  # the words of one sentence
-        words = several = [s.split() if isinstance(s, str) else s for s in several]
-    else:
-        takes_pairs = predictor.reading.get("pairs") or predictor.kind == "answering"
-        one = one or (takes_pairs and pairs is None and is_pair(texts))
-        several = [texts] if one else texts_in(texts, text_column)
-        if several and pairs is None and all(map(is_pair, several)):
-            several, pairs = map(list, zip(*several, strict=True))
-    pairs = [pairs] if isinstance(pairs, str) else pairs
-    found = [
-        Prediction(**{name.removeprefix("predicted_"): value for name, value in row.items()})
-        for row in predict(predictor, several, pairs=pairs)
-    ]
-    if words is not None:
-        found = [replace(its, words=w) for its, w in zip(found, words, strict=True)]
-    return found[0] if one else found
-
-
-@for_python
+@keywords(OF_PREDICTION)
 def predict(
-    model: Name, texts: Any, *, pairs: Any = None, text_column: str | None = None, **given: Any
+    model: Name,
+    texts: Any,
+    *,
+    pairs: Any = None,
+    text_column: str | None = None,
+    device: str = "auto",
+    **given: Any,
 ) -> Any:
     """The predictions of a fine-tuned model: a `Prediction` for each text, for one text one.
 
@@ -726,55 +661,39 @@ def predict(
             question answering questions.
         pairs: The second texts, or the contexts of the questions.
         text_column: The column of the texts in a data frame or data set [default: text].
+        device: auto, cpu, cuda or cuda:N.
         given: threshold, max_seq_length, ...: see `electrify predict`.
 
     Raises:
         UserError: For a mistake, with one sentence.
     """
-    from .finetuning.options import PredictConfig
-    from .finetuning.predict import load_predictor
-
-    given = known("predict", given, kinds(PredictConfig).keys() - _OF_FILES)
-    return _predictions(load_predictor(model, **given), texts, pairs, text_column)
+    encoder = Encoder(model, device=device)
+    return encoder.predict(texts, pairs=pairs, text_column=text_column, **given)
 
 
-_OF_VECTORS = ("normalize_embeddings", "batch_size", "show_progress_bar", "center", "whiten")
-_OF_VECTORS += ("convert_to_tensor",)
-_OF_EMBEDDERS = ("pooling", "max_seq_length")
-_OF_FILES = {"model", "files", "header", "text_column", "pair_column", "output_file", "overwrite"}
-_OF_FILES |= {"json"}
-
-
-@for_python
-def embed(model: Name, texts: Any, **given: Any) -> Any:
+@keywords(OF_EMBEDDING)
+def embed(model: Name, texts: Any, *, device: str = "auto", **given: Any) -> Any:
     """The vectors of texts, [N, D] in float32; of one text [D].
 
     Args:
         model: An encoder: a run, a folder or a Hub id.
         texts: One text, or several.
-        given: normalize_embeddings, batch_size, center and whiten as of `Encoder.embed`; pooling,
-            max_seq_length, device, bf16: see `electrify embed`.
+        device: auto, cpu, cuda or cuda:N.
+        given: As of `Encoder.embed`: normalize_embeddings, batch_size, center, pooling, ...
 
     Raises:
         UserError: For a mistake, with one sentence.
     """
-    from .finetuning.embed import embed as embedded
-    from .finetuning.embed import load_embedder
-    from .finetuning.options import EmbedConfig
-
-    given = known("embed", given, {*kinds(EmbedConfig), *_OF_VECTORS} - _OF_FILES - {"threads"})
-    how = {name: given.pop(name) for name in _OF_VECTORS if name in given}
-    embedder = load_embedder(model, **given)
-    return _of_each(texts, lambda several: embedded(embedder, several, **how))
+    return Encoder(model, device=device).embed(texts, **given)
 
 
-@for_python
+@keywords()
 def similarity(model: Name, first: Any, second: Any) -> Any:
     """The cosines of the vectors of texts: see `Encoder.similarity`."""
     return Encoder(model).similarity(first, second)
 
 
-@for_python
+@keywords(OF_DETECTION)
 def detect(model: Name, texts: Any, *, architecture: str | None = None, **given: Any) -> Any:
     """The probability of being replaced of every token and word: a `Detection` for each text, for
     one text one.
@@ -791,7 +710,7 @@ def detect(model: Name, texts: Any, *, architecture: str | None = None, **given:
     return Encoder(model, architecture=architecture).detect(texts, **given)
 
 
-@for_python
+@keywords()
 def score(
     model: Name, texts: Any, *, per_token: bool = False, architecture: str | None = None
 ) -> Any:
@@ -809,7 +728,7 @@ def score(
     return Encoder(model, architecture=architecture).score(texts, per_token=per_token)
 
 
-@for_python
+@keywords(RerankConfig, but={"file", "tune_file", "json"})
 def rerank(
     model: Name,
     lists: Any,
@@ -829,8 +748,8 @@ def rerank(
         lists: A jsonl file; one list of texts or of (text, score), the best first, or several; or
             mappings: `hypotheses` (texts), and, if known, `scores` and `reference`.
         tune_lists: Others with references, on which weight and length bonus are tuned.
-        weight: Weight of the model's score, in place of `tune_lists` [default: 1 for lists in
-            memory without scores, where the model alone decides].
+        weight: Weight of the model's score, in place of `tune_lists` [default: 1 for lists without
+            scores, where the model alone decides].
         length_bonus: Added for each word, beside `weight`.
         top_k: Of one list return only so many.
         given: Options of `electrify rerank`, such as batch_tokens, output_file.
@@ -838,35 +757,29 @@ def rerank(
     Raises:
         UserError: For a mistake, with one sentence.
     """
-    from .scoring.options import RerankConfig
-    from .scoring.rerank import nbest_of
+    from .scoring.rerank import read_lists
     from .scoring.rerank import rerank as reranked
 
     (lists, alone), (tune_lists, _) = nbest(lists), nbest(tune_lists)
     need(alone or top_k is None, "top_k is for one list")
-    if isinstance(model, Encoder):
-        both = sorted(given.keys() & {"architecture", "device"})
-        need(not both, f"{', '.join(both)} of a loaded model: give it to load")
-    if tune_lists is None and weight is None:
-        a_file = isinstance(lists, str | os.PathLike)
-        plain_lists = [] if a_file else json.loads(json.dumps(lists, default=plain))
-        scored = a_file or any(any(nbest_of(one, "lists").first_pass) for one in plain_lists)
-        need(not scored, "rerank needs weight, or tune_lists with references")
-        weight = 1.0
-    column = "hypotheses"
-    with as_file(lists, column) as file, as_file(tune_lists, column) as tune_file:
-        fixed: dict[str, Any] = {"model": os.fspath(model), "file": file, "tune_file": tune_file}
-        fixed |= {"weight": weight, "length_bonus": length_bonus}
-        asked = options(RerankConfig, "rerank", given, fixed)
-        loaded = model._scorer if isinstance(model, Encoder) else None
-        found = reranked(asked, loaded)
+    loaded = model._scorer if isinstance(model, Encoder) else None
+    both = ", ".join(sorted(given.keys() & {"architecture", "device"}))
+    need(not (loaded and both), f"{both} of a loaded model: give it to load")
+    with as_file(lists, "hypotheses") as file, as_file(tune_lists, "hypotheses") as tune_file:
+        if tune_lists is None and weight is None:
+            scored = any(any(one.first_pass) for one in read_lists(file))
+            need(not scored, "rerank needs weight, or tune_lists with references")
+            weight = 1.0
+        given |= {"model": model, "file": file, "tune_file": tune_file}
+        given |= {"weight": weight, "length_bonus": length_bonus}
+        found = reranked(RerankConfig.of(given), loaded)
     return found.rankings[0][:top_k] if alone else found
 
 
 # ------------------------------------------------------------------ models for others
 
 
-@for_python
+@keywords(Export)
 def export(model: Name, output_dir: Name, **given: Any) -> Path:
     """Writes a network of a run as a folder that transformers loads, or a run or folder in another
     format, and returns the folder.
@@ -882,22 +795,18 @@ def export(model: Name, output_dir: Name, **given: Any) -> Path:
         UserError: For a mistake, with one sentence.
     """
     from .exporting.folder import export_as
-    from .exporting.options import Export
     from .progress import say
 
-    fixed = {"model": os.fspath(model), "output_dir": os.fspath(output_dir)}
-    formats = typing.get_args(kinds(Export)["format"])
-    need(
-        output_dir not in formats,
-        f"{output_dir} is a format: export(model, output_dir, format=...)",
-    )
-    asked = options(Export, "export", given, fixed)
+    misplaced = output_dir in typing.get_args(kinds(Export)["format"])
+    fact = f"{output_dir} is a format: export(model, output_dir, format=...)"
+    need(not misplaced, fact)
+    asked = Export.of({"model": model, "output_dir": output_dir, **given})
     asked.must_exist()
     say(export_as(asked))
     return Path(output_dir)
 
 
-@for_python
+@keywords(Push)
 def push(folder: Name, repo_id: str, **given: Any) -> Figures:
     """Uploads a model folder to the Hugging Face Hub. Returns its files with their sizes in bytes.
 
@@ -909,22 +818,20 @@ def push(folder: Name, repo_id: str, **given: Any) -> Figures:
     Raises:
         UserError: For a mistake, with one sentence.
     """
-    from .pushing import Push
-
-    fixed = {"folder": os.fspath(folder), "repo_id": repo_id}
-    return Figures(options(Push, "push", given, fixed).send())
+    return Figures(Push.of({"folder": folder, "repo_id": repo_id, **given}).send())
 
 
 # ------------------------------------------------------------------ measuring
 
 
-@for_python
+@keywords(EvaluateConfig, OF_EXAMPLES)
 def evaluate(
     models: Name | Sequence[Name],
     data_dir: Any = None,
     labels: Any = None,
     *,
     pairs: Any = None,
+    test_file: Any = None,
     **given: Any,
 ) -> Figures:
     """BLiMP, minimal pairs of English grammar (1912.00582), or pairs of your own, without training;
@@ -932,9 +839,9 @@ def evaluate(
 
     Args:
         models: Runs, folders or Hub ids with their pre-training head, or fine-tuned models.
-        data_dir: The folder of BLiMP's files, or labelled examples as of `Encoder.evaluate`, which
-            may also be called test_file.
+        data_dir: The folder of BLiMP's files, or labelled examples as of `Encoder.evaluate`.
         labels: As of `Encoder.evaluate`.
+        test_file: Labelled examples, in place of `data_dir`.
         pairs: In its place pairs of your own: one jsonl file with `sentence_good` and
             `sentence_bad`, or a list of such pairs (a good and a bad sentence).
         given: Options of `electrify evaluate`, such as output_dir, max_eval_samples; of fine-tuned
@@ -949,48 +856,39 @@ def evaluate(
         UserError: For a mistake, with one sentence.
     """
     from .exporting.places import metadata_of, model_in
-    from .finetuning.options import OF_FILES
     from .finetuning.tasks import TRAINED
     from .scoring.blimp import evaluate as evaluated
     from .scoring.blimp import means
-    from .scoring.options import EvaluateConfig
 
-    own = {*EvaluateConfig.names(), *OF_FILES, "data_dir"}
-    given = known("evaluate", given, own)
-    labelled = labels is not None or "test_file" in given
-    data_dir = given.pop("test_file", given.pop("data_dir", data_dir))
-    need(
-        (data_dir is None) != (pairs is None),
-        "evaluate needs either data_dir (labelled examples, or the folder of BLiMP) or pairs",
-    )
+    source, *others = [one for one in (data_dir, test_file, pairs) if one is not None] or [None]
+    what = "data_dir (labelled examples, or the folder of BLiMP), test_file or pairs"
+    need(source is not None and not others, f"evaluate needs one of {what}")
+    labelled = labels is not None or test_file is not None
     need(pairs is None or not labelled, "pairs have no labels")
-    data_dir = pairs if data_dir is None else data_dir
     several: Any = models if isinstance(models, list | tuple) else [models]
-    names = tuple(dict.fromkeys(os.fspath(model) for model in several))
-    if labelled or all(metadata_of(model_in(name)).get("part") == TRAINED for name in names):
-        found = Figures((name, Encoder(name).evaluate(data_dir, labels, **given)) for name in names)
-        return found if several is models else found[names[0]]
-    with as_file(data_dir, "sentence_good", "sentence_bad") as place:
-        fixed = {"models": names, "data_dir": place}
-        rows = evaluated(options(EvaluateConfig, "evaluate", given, fixed))
-    found = Figures()
-    for name in names:
-        its = means([row for row in rows if row.model == model_in(name)])
-        found[name] = Figures(
-            (kind if part == "blimp" else f"{part} {kind}", accuracy)
-            for (part, kind), accuracy in its.items()
-        )
-        if pairs is not None:
-            found[name] = Figures(accuracy=found[name].overall)
-    return found if several is models else found[names[0]]
+    found = Figures((os.fspath(model), None) for model in several)
+    trained = all(metadata_of(model_in(name)).get("part") == TRAINED for name in found)
+    if labelled or trained:
+        for name in found:
+            found[name] = Encoder(name).evaluate(source, labels, **given)
+    else:
+        given = known("evaluate", given, EvaluateConfig.names())
+        with as_file(source, "sentence_good", "sentence_bad") as place:
+            asked = EvaluateConfig.of({"models": tuple(found), "data_dir": place, **given})
+            rows = evaluated(asked)
+        for name in found:
+            its = means([row for row in rows if row.model == model_in(name)]).items()
+            named = ((k if part == "blimp" else f"{part} {k}", share) for (part, k), share in its)
+            found[name] = Figures(named)
+            if pairs is not None:
+                found[name] = Figures(accuracy=found[name].overall)
+    return found if several is models else next(iter(found.values()))
 
 
 @dataclass(frozen=True)
-class Comparison(Named):
-    """The results of a study."""
+class Comparison(InFolder):
+    """The results of a study; the folder has the report, the plots and the encoders."""
 
-    folder: Path
-    """The report, the plots and the encoders."""
     table: str = field(repr=False)
     """The report as text."""
     failed: bool
@@ -1007,13 +905,14 @@ class Comparison(Named):
         return pd.read_csv(self.folder / "report.csv")
 
 
-@for_python
+@keywords(CompareConfig, but={"json"})
 def compare(
-    data: Any = None,
+    data: Any,
     recipes: Any = (),
     *,
     budgets: float | Sequence[float] = (),
     tasks: str | Sequence[str] = (),
+    seeds: int | Sequence[int] = 3,
     output_dir: Name = "study",
     **given: Any,
 ) -> Any:
@@ -1026,38 +925,28 @@ def compare(
         budgets: FLOPs of pre-training, such as [1e13, 1e14], or what `equal` says.
         tasks: See `electrify compare` [default: those of the summary score, without `data_dir` the
             word-substitution test].
+        seeds: The number of runs of each recipe and budget, or their seeds in a row.
         output_dir: The folder of the study.
-        given: Options of `electrify compare`, such as seeds, data_dir, task_seeds.
+        given: Options of `electrify compare`, such as data_dir, task_seeds.
 
     Raises:
         UserError: For a mistake, with one sentence.
     """
-    from .studies.options import CompareConfig
     from .studies.report import text
     from .studies.run import compare as compared
     from .studies.run import forecast
     from .studies.study import plan_study
 
-    given = known("compare", given, CompareConfig.names())
-    if "data" in given:  # as `corpus`; what comes first is then the recipes
-        need(data is None or not recipes, "compare(): data is given twice")
-        data, recipes = given.pop("data"), recipes or data
-    need(data is not None, "compare() needs data: a prepared corpus")
-    if isinstance(given.get("seeds"), list | tuple | range):
-        given["seeds"] = in_a_row(given["seeds"], given)
-    fixed: dict[str, Any] = {"data": os.fspath(data), "output_dir": os.fspath(output_dir)}
-    given_lists = {"recipes": recipes, "budgets": budgets, "tasks": tasks}
-    for name, given_list in given_lists.items():
-        alone = isinstance(given_list, str | int | float)
-        fixed[name] = (given_list,) if alone else tuple(given_list)
-    study = plan_study(options(CompareConfig, "compare", given, fixed))
+    given |= {"data": data, "recipes": recipes, "tasks": tasks, "output_dir": output_dir}
+    given |= {"budgets": [budgets] if isinstance(budgets, int | float) else budgets}
+    study = plan_study(CompareConfig.of(given | seeds_of(seeds, given)))
     if study.config.plan_only:
         return Figures(forecast(study))
     table = compared(study)
     return Comparison(Path(output_dir), text(table), bool(table.failed))
 
 
-@for_python
+@keywords(_recipe.SECTION_OF)
 def flops(
     recipe: Any,
     *,
@@ -1083,7 +972,6 @@ def flops(
     from .rules import countable
 
     how: dict[str, Any] = {"convention": convention, "vocab_size": vocab_size}
-    fields = known("flops", fields, _recipe.SECTION_OF)
     if isinstance(recipe, list | tuple):
         places = (one if isinstance(one, str) else str(k) for k, one in enumerate(recipe))
         counts = (flops(one, **how, **fields) for one in recipe)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from .corruption.choosing import Chooser, rarity
 from .corruption.corruptor import Corruptor, GeneratorParts, Source
 from .corruption.sampling import Sampling
 from .data.phases import phases_of
-from .model.embeddings import DisentangledWords, Shape, Words, own_table, own_tables
+from .model.embeddings import DisentangledWords, Shape, Words, own_table
 from .model.encoder import Encoder, encoders_of, for_rows
 from .model.heads import Network
 from .objectives.objective import Objective, Parts
@@ -66,7 +66,6 @@ def build(
     *,
     generator: Shape | None = None,
     vectors: WordVectors | None = None,
-    brought: Collection[str] = (),
 ) -> Built:
     """The recipe's objective with its initial values, on the CPU in float32. The seed, and
     `vectors`, decide every value.
@@ -74,7 +73,6 @@ def build(
     `generator` overrides the derived shape of the generator (a folder that it starts from decides
     it). `vectors(K)` gives [V, K], where the words start if the recipe says `init_words:
     cooccurrence`; without it they keep what was drawn (enough for weights that are overwritten).
-    brought: the networks that folders will fill; if these hold every word table, it is not called.
     """
     # What constructors draw is a function of the seed, too: parts that no architecture initialises
     # keep it. The numbers are not those that an architecture draws with this seed.
@@ -85,14 +83,10 @@ def build(
         encoders_of(built.objective), key=lambda e: e is not built.discriminator.encoder
     )
     m = config.model
-    there = [model.encoder for name, model in built.exports.items() if name in brought]
-    brings = own_tables(e.embeddings.words for e in there)
-    every = own_tables(e.embeddings.words for e in encoders)
-    drawn = len(brings) < len(every)
     values = InitialValues(
         m.init,
         m.local_amplitude,
-        vectors if m.init_words == "cooccurrence" and drawn else None,
+        vectors if m.init_words == "cooccurrence" else None,
         scaled=m.init_scale == "depth",
         cls=vocabulary.special.cls,
     )

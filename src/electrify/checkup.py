@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from .errors import UserError, need
 from .exporting.places import SCORES, model_in
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from .recipe import Recipe
 
 Level = Literal["ok", "note", "warning", "error"]
-Kind = Literal["DATA", "RUN", "MODEL"]
-LEVELS: tuple[Level, ...] = ("ok", "note", "warning", "error")
+LEVELS: tuple[Level, ...] = get_args(Level)
 WHAT = {"DATA": "prepared corpus", "RUN": "run", "MODEL": "model"}
 PUBLISHED = ((256, 5e-4, 128, 128), (768, 2e-4, 256, 512), (1024, 2e-4, 2048, 512))
 """Width, learning rate, rows of a batch and their tokens: 2003.10555 table 6. Narrower encoders use
@@ -58,12 +57,17 @@ class Finding:
 Findings = Iterator[Finding]
 
 
+def warning(code: str, fact: str, advice: str) -> Finding:
+    return Finding("warning", code, fact, advice)
+
+
 @dataclass
 class Folder:
     """A folder that is checked."""
 
     path: Path
-    kind: Kind
+    kind: str
+    """A key of WHAT."""
     findings: list[Finding] = field(default_factory=list)
 
     def run(self, check: Callable[..., Findings], *given: Any) -> None:
@@ -86,17 +90,12 @@ class Report(Named):
 
     @property
     def counts(self) -> dict[Level, int]:
-        every = [f.level for folder in self.folders for f in folder.findings]
-        return {level: every.count(level) for level in LEVELS}
-
-    @property
-    def status(self) -> int:
-        """The exit status: 1 if there is an error."""
-        return int(self.counts["error"] > 0)
+        levels = [f.level for folder in self.folders for f in folder.findings]
+        return {level: levels.count(level) for level in LEVELS}
 
     @property
     def ok(self) -> bool:
-        return self.status == 0
+        return not self.counts["error"]
 
     @property
     def problems(self) -> list[Finding]:
@@ -127,17 +126,14 @@ def doctor(*paths: str | Path) -> Report:
     """Checks folders. Raises UserError for one that does not exist or is none of the three kinds;
     damage is a finding."""
     need(bool(paths), "name at least one folder: a prepared corpus, a run or a model")
-    named = [Folder(path, kind_of(path)) for path in dict.fromkeys(map(meant, paths))]
+    # Of the results of fine-tuning, their model.
+    models = [model_in(str(path)) if (Path(path) / SCORES).is_file() else path for path in paths]
+    named = [Folder(path, kind_of(path)) for path in dict.fromkeys(map(Path, models))]
     corpora = [folder.path for folder in named if folder.kind == "DATA"]
     return Report([f for folder in named for f in checked(folder, corpora)])
 
 
-def meant(path: str | Path) -> Path:
-    """The folder that is checked: for the results of fine-tuning their model."""
-    return Path(model_in(str(path)) if (Path(path) / SCORES).is_file() else path)
-
-
-def kind_of(path: Path) -> Kind:
+def kind_of(path: Path) -> str:
     """The kind of a folder, complete or not, by the names in it. Raises UserError."""
     fact = f"{path}: {'a file, not a folder' if path.exists() else 'no such folder'}"
     need(path.is_dir(), fact, "name a corpus of `electrify prepare`, a run or a model")
@@ -189,10 +185,10 @@ def corpus(path: Path) -> Findings:
     yield Finding("ok", "enough", f"{fact} ({MAX_EPOCHS} epochs, more bring almost no gain)")
     if tokens < GRACE_TOKENS / MAX_EPOCHS:
         fact = f"models begin to use the context after {GRACE_TOKENS:,} tokens"
-        yield Finding("warning", "little-text", fact, "enough to try the path only: add text")
+        yield warning("little-text", fact, "enough to try the path only: add text")
     if not train.manifest.splits.get("valid"):
         fact = "nothing is set aside for validation, so no run can warn of overfitting"
-        yield Finding("warning", "no-valid", fact, "prepare with a larger valid_fraction")
+        yield warning("no-valid", fact, "prepare with a larger valid_fraction")
 
 
 # ------------------------------------------------------------------ a run
@@ -247,10 +243,6 @@ def recipe_traps(recipe: Recipe, tokens: int | None) -> Findings:
     from .train.monitor import MAX_EPOCHS, grace_of
 
     t, m, c = recipe.train, recipe.model, recipe.corruption
-
-    def warning(code: str, fact: str, advice: str) -> Finding:
-        return Finding("warning", code, fact, advice)
-
     least, most = published_rate(m.hidden_size, t.train_batch_size, recipe.data.max_seq_length)
     if t.learning_rate > HIGH * most:
         fact = f"learning rate {t.learning_rate:g}; published for this width and batch: "
@@ -268,15 +260,6 @@ def recipe_traps(recipe: Recipe, tokens: int | None) -> Findings:
         fact = f"the corpus of {tokens:,} tokens is seen {slots / tokens:,.0f} times"
         advice = f"more text, or max_steps {int(t.max_steps * MAX_EPOCHS * tokens / slots)}"
         yield warning("epochs", fact, advice)
-    own = m.generator_numbers()
-    share = own["hidden_size"] / m.hidden_size
-    # In two stages and for shared encoders, equal size is part of the method; a given generator has
-    # its size; a shallower one is small though it is as wide.
-    meant = t.generator_steps or t.init_generator or m.tie in ("all", "lower")
-    meant = meant or own["num_hidden_layers"] < m.num_hidden_layers
-    if c.row.learned and (share < 1 / 8 or (share >= 1 and not meant)):
-        fact = f"the generator is {share:.2g} times as wide as the encoder; published: 1/4 to 1/3"
-        yield warning("generator-size", fact, "generator_size 0.25")
     high = 0.3 if c.row.learned else 0.4  # of 2202.08005
     odd = [r for r in (c.mask_rate, c.mask_rate_end or c.mask_rate) if not 0.1 <= r <= high]
     if odd:
@@ -307,7 +290,7 @@ def run_log(path: Path, recipe: Recipe, facts: dict[str, Any]) -> Findings:
     monitor = Monitor(recipe, facts.get("unigram_entropy", math.inf))
     lasting = [trouble for r in (*train[-1:], *valid[-1:]) for trouble in monitor.watch(r)]
     for trouble in dict.fromkeys(lasting):
-        yield Finding("warning", trouble.topic, trouble.fact, trouble.advice)
+        yield warning(trouble.topic, trouble.fact, trouble.advice)
     names = (*recipe.objective.term_weights, "grad_norm")
     bad = [r["step"] for r in train + valid if not all(math.isfinite(r.get(n, 0)) for n in names)]
     if bad:
@@ -327,10 +310,9 @@ def run_log(path: Path, recipe: Recipe, facts: dict[str, Any]) -> Findings:
         then = [r[name] for r in train if name in r and r["step"] <= best["step"]][-1:]
         if then and train[-1].get(name, math.inf) < then[0]:
             advice = f"more text, dropout 0.1, or the checkpoint of step {best['step']:,}"
-            fact += ", while that of training fell"
-            yield Finding("warning", "overfitting", fact, advice)
+            yield warning("overfitting", f"{fact}, while that of training fell", advice)
         else:
-            yield Finding("warning", "diverging", fact, "a lower learning_rate or longer warm-up")
+            yield warning("diverging", fact, "a lower learning_rate or longer warm-up")
 
 
 def same_data(path: Path, corpora: Sequence[Path]) -> Findings:
@@ -359,11 +341,11 @@ def model(path: Path) -> Findings:
     names = sorted(p.name for p in path.iterdir())
     if pickles := [n for n in names if n.endswith(PICKLES)]:
         fact = f"{', '.join(pickles[:3])}: pickles, which run any code that they hold when loaded"
-        yield Finding("warning", "pickle", fact, "remove them where there is model.safetensors")
+        yield warning("pickle", fact, "remove them where there is model.safetensors")
     has_code = "auto_map" in read_json(path / "config.json")
     if code := [n for n in names if n.endswith(".py")] + ["auto_map"] * has_code:
         fact = f"{', '.join(code[:3])}: code of its own, which was not run here"
-        yield Finding("warning", "code", fact, "read it before you set trust_remote_code")
+        yield warning("code", fact, "read it before you set trust_remote_code")
     config = load_config(str(path))
     named = next(iter(config.architectures or []), "")
     # Without a class of that name only the encoder is loaded, and the rest is unexpected.

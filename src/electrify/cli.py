@@ -33,8 +33,8 @@ from typing import Any, NoReturn
 
 from . import __version__
 from .commands import COMMANDS
-from .errors import Unfinished, UserError, is_of_memory, need
-from .names import meant_by, nearest
+from .errors import Unfinished, UserError, is_of_memory
+from .names import MEANT, meant_by, nearest
 from .process import SAVED_EXIT, Stop, wait_briefly
 from .progress import say, show, show_progress
 from .values import Hidden, Options, Positional, is_marked, kinds, plain_kind
@@ -43,29 +43,17 @@ RESUMED = {"prepare", "pretrain", "finetune", "compare", "demo"}
 """Commands that resume when they are run again."""
 HELP = {"-h", "--help", "--help-all"}
 EVERYDAY = {
-    "pretrain": [
-        *("--output-dir", "--recipe", "--resume", "--train-minutes", "--flops", "--max-steps"),
-        "--mlm-share",
-        *("--train-batch-size", "--per-device-train-batch-size", "--learning-rate"),
-        *("--max-seq-length", "--seed", "--device", "--bf16", "--eval-steps", "--save-steps"),
-        "--init-discriminator",
-    ],
-    "finetune": [
-        *("--output-dir", "--task", "--data-dir", "--train-file", "--validation-file"),
-        *("--text-column", "--pair-column", "--label-column", "--problem-type", "--metrics"),
-        *("--seeds", "--baselines", "--random-baseline", "--save-model", "--learning-rate"),
-        *("--num-train-epochs", "--load-best-model-at-end", "--max-seq-length"),
-        *("--frozen-encoder", "--device"),
-    ],
+    "pretrain": """
+        output_dir recipe resume train_minutes flops max_steps mlm_share train_batch_size
+        per_device_train_batch_size learning_rate max_seq_length seed device bf16 eval_steps
+        save_steps init_discriminator""",
+    "finetune": """
+        output_dir task data_dir train_file validation_file text_column pair_column label_column
+        problem_type metrics seeds baselines random_baseline save_model learning_rate
+        num_train_epochs load_best_model_at_end max_seq_length frozen_encoder device""",
 }
 """The flags that --help shows, where --help-all shows more."""
 FLAG = re.compile(r"--?[A-Za-z][\w-]*(=|$)")
-SWITCHES = {"--quiet": "-q", "--verbose": "-v"}
-LACKING = {
-    *("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "EIO", "EMFILE"),
-    *("ENOTDIR", "EISDIR", "EEXIST", "ENAMETOOLONG"),
-}
-"""Errors of the system that are no mistake of this program."""
 
 
 def program() -> NoReturn:
@@ -84,8 +72,8 @@ def main(words: list[str]) -> int:
     """Runs a command and returns its exit status."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # LC_ALL=C cannot encode all text
-    quiet, verbose = ("-q" in words, "-v" in words)
-    words = [word for word in words if word not in ("-q", "-v")]
+    quiet, verbose = ({"-q", "--quiet"} & {*words}, {"-v", "--verbose"} & {*words})
+    words = [word for word in words if word not in quiet | verbose]
     show_progress(logging.WARNING if quiet else logging.INFO)
     command = words[0] if words and words[0] in COMMANDS else ""
     try:
@@ -124,8 +112,9 @@ def ending(e: BaseException, command: str) -> tuple[str | None, int]:
             if command in RESUMED:
                 return f"stopped by {name}. Run the same command again to resume", SAVED_EXIT
             return f"stopped by {name}", 128 + signal.Signals[name]
-        case OSError() if errno.errorcode.get(e.errno or 0) in LACKING:
-            return f"error: {e.filename or 'standard output or a file'}: {e.strerror}", 2
+        case OSError() if e.errno not in (None, errno.ENOENT):  # a full disk, no permission, ...
+            where = e.filename or "standard output, a file or the network"
+            return f"error: {where}: {e.strerror}", 2
     if is_of_memory(e):
         return "error: memory ran out. Use smaller batches, or another machine", 2
     if type(e).__module__.startswith(("huggingface_hub", "httpx")):
@@ -161,9 +150,7 @@ def run(words: list[str]) -> int:
             show(overview())
         case ["--version", *_]:
             show(versions())
-        case ["--print-completion", *shells]:
-            known = {*shells} <= {"bash", "zsh"}
-            need(known, f"completion is for bash and zsh, not {' '.join(shells)}")
+        case ["--print-completion", *_]:
             show(completion())
         case [name, *_] if name not in COMMANDS:
             raise UserError(f"there is no command {name!r}{nearest(name, COMMANDS)}")
@@ -296,12 +283,11 @@ def about(word: str, name: str, flags: Mapping[str, Option]) -> str:
     if not word.startswith("-"):
         return f"unexpected argument {word!r}. Text with spaces needs quotes"
     flag = word.replace("_", "-")
+    fields = {option.name: flag for flag, option in flags.items()}
     having = [n for n in COMMANDS if flag in (option.word for option in options_of(class_of(n)))]
-    close = difflib.get_close_matches(flag, flags, n=1)
-    likely = meant_by(flag[2:].replace("-", "_"), {name[2:].replace("-", "_") for name in flags})
-    meant = SWITCHES.get(flag) or ("--" + likely.replace("_", "-") if likely else "")
-    meant = meant or (close[0] if close and not having else "")
-    if meant:
+    close = [] if having else difflib.get_close_matches(flag, flags, n=1)
+    likely = meant_by(flag[2:].replace("-", "_"), fields, MEANT)
+    for meant in [fields[likely]] if likely else close:
         return f"there is no flag {word}; did you mean {meant}?"
     if having:
         return f"{word} is a flag of {', '.join(having)}, not of {name}"
@@ -348,7 +334,7 @@ def help_of(name: str, words: list[str]) -> str:
     cls = class_of(name)
     given = given_by(name, [word for word in words if word not in HELP])
     options = options_of(cls, cls.defaults(given))
-    everyday = EVERYDAY.get(name, set())
+    everyday = EVERYDAY.get(name, "").split()
     needed = [o for o in options if o.positional or o.needed]
     words_needed = (
         f"{o.word} {value_of(o)}".rstrip() if o.needed else f"[{o.word}]" for o in needed
@@ -359,7 +345,7 @@ def help_of(name: str, words: list[str]) -> str:
     short = everyday and "--help-all" not in words
     heading = ""
     for option in options:
-        if short and option.word not in everyday and option not in needed:
+        if short and option.name not in everyday and option not in needed:
             continue
         if option.heading != heading:
             heading = option.heading

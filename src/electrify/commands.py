@@ -16,21 +16,20 @@ from . import checkup, recipe
 from .checkup import DoctorConfig
 from .console import size
 from .errors import UserError, must_have, need
-from .exporting.options import Export
+from .exporting.options import Export, Push
 from .exporting.places import RANDOM, check_place, model_in
 from .files import json_text
 from .finetuning.options import EmbedConfig, FinetuneConfig, PredictConfig
 from .process import status_of_stop
 from .progress import aligned, say, show
-from .pushing import Push
 from .rules import countable
 from .scoring.options import DetectConfig, EvaluateConfig, RerankConfig, ScoreConfig
-from .serving.options import ServeConfig
+from .serving import ServeConfig
 from .studies.options import CompareConfig
-from .text.options import LONG, PRESETS, Prepare, flag
+from .text.options import LONG, Prepare
 from .text.streams import decoded, ending_of, read_text
 from .train.options import Pretrain
-from .values import Count, Options, Positional
+from .values import Count, Options, Positional, kinds
 
 # ------------------------------------------------------------------ text -> corpus -> encoder
 
@@ -42,11 +41,8 @@ def prepare(options: Prepare) -> None:
     from .text.report import advice, report
 
     if options.preset:
-        own = PRESETS[options.preset]
-        flags = " ".join(flag(k, v) for k, v in own.items() if getattr(options, k) == v)
         length = 512 if options.preset in LONG else 128
-        note = f"note: preset {options.preset} sets {flags}"
-        say(f"{note}. Pre-train with --max-seq-length {length}")
+        say(f"note: pre-train on {options.preset} with --max-seq-length {length}")
     manifest = prepare(options)
     show(report(manifest))
     for line in advice(manifest, Corpus(Path(options.output_dir), "train").unigram()):
@@ -174,9 +170,9 @@ def detect(options: DetectConfig) -> None:
         max_seq_length=options.max_seq_length,
         batch_size=options.batch_size,
         threads=options.threads,
+        threshold=options.threshold,
     )
-    how = {"threshold": options.threshold, "unit": options.unit, "as_json": options.json}
-    show_detection(found, sys.stdout, **how)
+    show_detection(found, sys.stdout, unit=options.unit, as_json=options.json)
 
 
 def given_text(options: DetectConfig) -> str:
@@ -195,7 +191,7 @@ def given_text(options: DetectConfig) -> str:
 
 def score(options: ScoreConfig) -> None:
     """Score texts: pseudo-log-likelihood, or log P(original) (nats, higher is better)"""
-    from .scoring.score import score_files
+    from .scoring.pll import score_files
 
     done = score_files(options)
     if options.output_file is not None:
@@ -282,16 +278,12 @@ class Flops(Options):
 
     def check(self) -> None:
         if self.published:
-            for name in ("recipes", "convention", "equal_to", "length", "vocab_size"):
-                if getattr(self, name) != getattr(Flops, name):
-                    raise UserError(f"published excludes {name}")
+            others = {*kinds(Flops)} - {"published", "json"}
+            odd = [n for n in sorted(others) if getattr(self, n) != getattr(Flops, n)]
+            need(not odd, f"published excludes {', '.join(odd)}")
             return
         for name in (*self.recipes, *([self.equal_to] if self.equal_to else [])):
             countable(name)  # before torch is imported
-        for name in self.listed if self.length else ():
-            longest = countable(name).model.max_position_embeddings
-            if (self.length or 0) > longest:
-                raise UserError(f"length {self.length} exceeds the {longest} positions of {name}")
 
     @property
     def listed(self) -> list[str]:
@@ -320,7 +312,7 @@ def doctor(options: DoctorConfig) -> int:
     """Check a corpus, run or model"""
     report = checkup.doctor(*options.paths)
     show(report.as_json() if options.json else report.text())
-    return report.status
+    return int(not report.ok)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,11 @@
 """Shows foreign text safely: file names, labels and words of a corpus may contain sequences that
-control a terminal, a browser or a spreadsheet."""
+control a terminal or a browser."""
 
 from __future__ import annotations
 
-import reprlib
+import html
 import unicodedata
 from collections.abc import Sequence
-from typing import Any
 
 _STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _JOINERS = "\u200c\u200d"  # Persian and emoji need them, and they control nothing
@@ -25,30 +24,13 @@ def harmless(text: str, *, keep: Sequence[str] = ()) -> str:
 
 def inert(text: str) -> str:
     """Foreign text as one line that Markdown and HTML leave alone."""
-    safe = "".join(c if c.isprintable() else " " for c in text)
-    for sign, shown in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "\\|"), ("`", "'")):
-        safe = safe.replace(sign, shown)
-    return safe
+    line = "".join(c if c.isprintable() else " " for c in text)
+    return html.escape(line, quote=False).replace("|", "\\|").replace("`", "'")
 
 
-def uncalculated(cell: str) -> str:
-    """Foreign text as a CSV cell that a spreadsheet shows and does not calculate."""
-    return "'" + cell if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
-
-
-def size(n: float, *, digits: int = 1) -> str:
+def size(n: float) -> str:
     """A number of bytes in GB, or in the next smaller unit in which it is not 0."""
     for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if n >= one / 10**digits:
-            return f"{n / one:,.{digits}f} {unit}"
+        if n >= one / 10:
+            return f"{n / one:,.1f} {unit}"
     return f"{n:,.0f} bytes"
-
-
-def brief(value: Any) -> str:
-    """A value for a message, shortened however large or deep it is."""
-    shown = reprlib.Repr()
-    shown.maxstring = shown.maxlong = shown.maxother = 60
-    try:
-        return shown.repr(value)
-    except ValueError:  # Python refuses to print numbers of thousands of digits
-        return "a number of thousands of digits"

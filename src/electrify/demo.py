@@ -23,7 +23,6 @@ from .finetuning.baselines import TFIDF
 from .finetuning.options import FinetuneConfig, FinetuneSettings
 from .finetuning.run import finetune
 from .finetuning.tasks import Example, TaskData
-from .process import cores
 from .progress import duration
 from .recipe import Recipe, load, override
 from .rules import check
@@ -63,35 +62,30 @@ def demo(folder: Path, *, max_steps: int, threads: str = "auto") -> None:
     """Runs everything below `folder` and prints what it finds. Raises UserError for a folder that
     holds something else, and Unfinished if a signal stopped the pre-training, which is then
     saved."""
-    with claim(folder, *OURS):
-        _demo(folder, recipe(max_steps, threads=threads), threads=threads)
-
-
-def _demo(folder: Path, config: Recipe, *, threads: str) -> None:
+    config, began = recipe(max_steps, threads=threads), time.monotonic()
     check(config)
-    began = time.monotonic()
-    data = folder / "data"
-    run = folder / "run"
-    title(1, "The corpus: the documentation of this Python installation")
-    texts = documents(folder / DOCUMENTS)
-    prepare_corpus(folder / DOCUMENTS, data)
-    discriminator = pretrain_discriminator(data, run, config)
-    title(3, "Detection: which word does not belong?")
-    show_detection(judge(discriminator, pairs_of(data)))
-    title(4, "Fine-tuning: which package does this docstring come from?")
-    task = docstring_task(texts)
-    print(f"{len(task.labels)} packages: {', '.join(task.labels)}")
-    compared = [TFIDF] if find_spec("sklearn") is not None else []
-    asked = FinetuneConfig(
-        models=(discriminator, RANDOM + discriminator, *compared),
-        train_file=str(folder / DOCUMENTS),
-        output_dir=str(folder / "finetuned"),
-        seeds=SEEDS,
-        baselines=False,
-        threads=threads,
-        settings=FinetuneSettings(num_train_epochs=EPOCHS),
-    )
-    print(finetune(asked, [task]).table())
+    data, run = folder / "data", folder / "run"
+    with claim(folder, *OURS):
+        title(1, "The corpus: the documentation of this Python installation")
+        texts = documents(folder / DOCUMENTS)
+        prepare_corpus(folder / DOCUMENTS, data)
+        discriminator = pretrain_discriminator(data, run, config)
+        title(3, "Detection: which word does not belong?")
+        show_detection(judge(discriminator, pairs_of(data)))
+        title(4, "Fine-tuning: which package does this docstring come from?")
+        task = docstring_task(texts)
+        print(f"{len(task.labels)} packages: {', '.join(task.labels)}")
+        compared = [TFIDF] if find_spec("sklearn") is not None else []
+        asked = FinetuneConfig(
+            models=(discriminator, RANDOM + discriminator, *compared),
+            train_file=str(folder / DOCUMENTS),
+            output_dir=str(folder / "finetuned"),
+            seeds=SEEDS,
+            baselines=False,
+            threads=threads,
+            settings=FinetuneSettings(num_train_epochs=EPOCHS),
+        )
+        print(finetune(asked, [task]).table())
     print(f"\n{duration(time.monotonic() - began)} in all. The curves: tensorboard --logdir {run}")
 
 
@@ -113,7 +107,7 @@ def recipe(max_steps: int, *, threads: str) -> Recipe:
 def documents(path: Path) -> list[tuple[str, str]]:
     """Pairs (package, text), which are written to a file that `prepare` reads."""
     if not path.exists():
-        pydocs.write(path, key="text", workers=cores())
+        pydocs.write(path, key="text")
     rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     return [(row["package"], row["text"]) for row in rows]
 
@@ -179,8 +173,8 @@ def docstring_task(documents: list[tuple[str, str]]) -> TaskData:
             seen.add(text)
             by_package[package].append(text)
     need = 2 * EACH
-    enough = (p for p, texts in by_package.items() if len(texts) >= need)
-    labels = sorted(sorted(enough, key=lambda p: (-len(by_package[p]), p))[:PACKAGES])
+    largest = sorted(by_package, key=lambda p: (-len(by_package[p]), p))[:PACKAGES]
+    labels = sorted(p for p in largest if len(by_package[p]) >= need)
     examples = []
     for label, package in enumerate(labels):
         texts = by_package[package]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from .errors import UserError
+from .errors import UserError, need
 
 LOCK = ".electrify.lock"
 
@@ -70,19 +69,8 @@ def text_hash(text: str) -> str:
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """JSON with sorted keys. Numbers that are not finite, which JSON cannot express, become
     null."""
-    return json.dumps(_finite(value), indent=indent, sort_keys=True, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    match value:
-        case float() if not math.isfinite(value):
-            return None
-        case dict():
-            return {k: _finite(v) for k, v in value.items()}
-        case list() | tuple():
-            return [_finite(v) for v in value]
-        case _:
-            return value
+    finite = json.loads(json.dumps(value, sort_keys=True), parse_constant=lambda _: None)
+    return json.dumps(finite, indent=indent)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -98,22 +86,16 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def is_ours(folder: Path, *marks: str) -> bool:
-    """Whether a command may write there: the folder is new, empty but for hidden names (our lock,
-    what a kill has left), or holds one of the marks."""
-    if not folder.is_dir():
-        return not folder.exists()
-    marked = any((folder / mark).is_file() for mark in marks)
-    return marked or all(p.name.startswith(".") for p in folder.iterdir())
-
-
 def must_be_ours(folder: Path, *marks: str) -> None:
-    """Raises UserError if a command may not write there: to be asked before hours of work."""
-    if not is_ours(folder, *marks):
-        raise UserError(
-            f"{folder} exists and holds no {marks[0]}, so it is not ours to write into",
-            "choose another output_dir",
-        )
+    """Raises UserError if a command may not write there: to be asked before hours of work. A folder
+    is free if it is new, empty but for hidden names (our lock, what a kill has left), or holds one
+    of the marks."""
+    free = not folder.exists()
+    if folder.is_dir():
+        marked = any((folder / mark).is_file() for mark in marks)
+        free = marked or all(p.name.startswith(".") for p in folder.iterdir())
+    fact = f"{folder} exists and holds no {marks[0]}, so it is not ours to write into"
+    need(free, fact, "choose another output_dir")
 
 
 @contextmanager

@@ -66,13 +66,9 @@ def forward_flops(
     as the network itself reports. batch_rows: rows over which is spread what it computes once."""
     if isinstance(network, nn.Linear):
         return paper_linear_flops(network) if convention == "paper" else linear_flops(network)
-    told: Any = network
-    count = getattr(told, f"{convention}_flops", None)
-    if count is None:
-        raise TypeError(f"nobody has counted a {type(network).__name__}")
-    once = getattr(told, "once_flops", None)
+    once = getattr(network, "once_flops", None)
     shared = 0.0 if once is None else once(row_length) / (batch_rows * row_length)
-    return count(row_length) + shared
+    return getattr(network, f"{convention}_flops")(row_length) + shared
 
 
 def passes_flops(
@@ -93,21 +89,15 @@ def passes_flops(
     share of the run that is done, for shares of the tokens that move; in its middle they have their
     mean over the run.
     """
-    total = 0.0
+    total, how = 0.0, {"row_length": row_length, "batch_rows": batch_rows}
     for one in passes:
-        share = one.share_at(progress)
+        share, again = one.share_at(progress), False
         if convention == "paper" and 0 < share < 1:
             share = getattr(one.network, "paper_share", None) or share
-        again = (
-            convention == "hardware"
-            and one.again_above is not None
-            and rows * row_length > one.again_above
-        )
+        if convention == "hardware" and one.again_above is not None:
+            again = rows * row_length > one.again_above
         times = 1 + BACKWARD[convention] + again if one.trains else 1
-        forward = forward_flops(
-            one.network, row_length=row_length, convention=convention, batch_rows=batch_rows
-        )
-        total += share * times * forward
+        total += share * times * forward_flops(one.network, convention=convention, **how)
     return total
 
 
@@ -226,11 +216,11 @@ def recipe_flops(
     words = encoder.embeddings.words
     # The generator's table; an export holds the sum of the two.
     below = words.base.weight.numel() if isinstance(words, DisentangledWords) else 0
-    train, periods = _run_flops(config, vocab_size=vocab_size, convention=convention)
-    token = periods[-1].per_token[length]
-    read = inference_length or length
+    how: dict[str, Any] = {"vocab_size": vocab_size, "convention": convention}
+    train, periods = _run_flops(config, **how)
+    token, read = periods[-1].per_token[length], inference_length or length
     return RecipeFlops(
-        train=train + first_stage_flops(config, vocab_size=vocab_size, convention=convention),
+        train=train + first_stage_flops(config, **how),
         step=rows * length * token + periods[-1].update,
         token=token,
         inference=read * forward_flops(encoder, row_length=read, convention=convention),
@@ -253,18 +243,11 @@ def _run_flops(
 ) -> tuple[float, list[PeriodFlops]]:
     """FLOPs of all updates of a run of one stage, in one process, and its periods."""
     t, phases = config.train, phases_of(config)
-    rows = t.per_device_train_batch_size or max(
-        1, t.train_batch_size // (t.gradient_accumulation_steps or 1)
-    )
+    passes = t.gradient_accumulation_steps or 1
+    rows = t.per_device_train_batch_size or max(1, t.train_batch_size // passes)
     objective = outline(config, vocab_size=vocab_size).objective
-    periods = flops_of_periods(
-        objective,
-        phases,
-        max_steps=t.max_steps,
-        convention=convention,
-        rows=rows,
-        optim=t.optim,
-    )
+    how: dict[str, Any] = {"max_steps": t.max_steps, "convention": convention, "optim": t.optim}
+    periods = flops_of_periods(objective, phases, rows=rows, **how)
     return flops_before(phases, t.max_steps, periods), periods
 
 
@@ -356,47 +339,34 @@ def report(
     as_json: bool,
 ) -> str:
     """The output of `electrify flops`: a table, or one JSON object. length: tokens of a sequence
-    for the FLOPs of inference. equal_to: the recipe whose FLOPs the others match."""
+    for the FLOPs of inference, by default those of each recipe. equal_to: the recipe whose FLOPs
+    the others match."""
     head: dict[str, Any] = {"convention": convention, "vocab_size": vocab_size}
     found = {n: recipe_flops(countable(n), **head, inference_length=length) for n in names}
-    equal: dict[str, float] = {}
+    equal: dict[str, dict[str, float]] = {name: {} for name in names}
     if equal_to:
         budget = recipe_flops(countable(equal_to), **head).train
         # A first stage grows with the second.
-        equal = {name: cost.max_steps * budget / cost.train for name, cost in found.items()}
+        equal = {n: {"equal_steps": c.max_steps * budget / c.train} for n, c in found.items()}
     if as_json:
-        head |= {"equal_to": equal_to} if equal else {}
-        recipes = {
-            name: asdict(cost) | ({"equal_steps": equal[name]} if equal else {})
-            for name, cost in found.items()
-        }
+        head |= {"equal_to": equal_to} if equal_to else {}
+        recipes = {name: asdict(cost) | equal[name] for name, cost in found.items()}
         return json.dumps(head | {"recipes": recipes})
-    table = aligned(_cells(found, equal, equal_to=equal_to), names=1)
+    read = f"{length:,} tokens" if length else "sequence"
+    cells = [["recipe", "parameters", "batch", "length", "FLOPs/token", "FLOPs/step"]]
+    cells[0] += [f"inference/{read}", "train FLOPs", "steps"]
+    cells[0] += [f"steps for {equal_to}'s FLOPs"] * bool(equal_to)
+    for name, c in found.items():
+        row = [name, f"{c.parameters:,}", f"{c.train_batch_size:,}", f"{c.max_seq_length:,}"]
+        row += [*map(_short, (c.token, c.step, c.inference, c.train)), f"{c.max_steps:,}"]
+        cells.append(row + [f"{steps:,.0f}" for steps in equal[name].values()])
     said = f"convention {convention}, vocabulary of {vocab_size:,}"
     if convention != "hardware":
         # Budgets of a study are several times smaller than these numbers look.
         said += ". compare counts by --convention hardware"
-    return "\n".join([*table, said])
-
-
-def _cells(
-    found: dict[str, RecipeFlops], equal: dict[str, float], *, equal_to: str | None
-) -> list[list[str]]:
-    """The rows of the table. Of each recipe a sequence of its own length is read, or one length of
-    all."""
-    own = all(c.inference_length == c.max_seq_length for c in found.values())
-    read = "sequence" if own else f"{next(iter(found.values())).inference_length:,} tokens"
-    head = ["recipe", "parameters", "batch", "length", "FLOPs/token", "FLOPs/step"]
-    head += [f"inference/{read}", "train FLOPs", "steps"]
-    cells = [head + ([f"steps for {equal_to}'s FLOPs"] if equal else [])]
-    for name, c in found.items():
-        row = [name, f"{c.parameters:,}", f"{c.train_batch_size:,}", f"{c.max_seq_length:,}"]
-        row += [_short(x) for x in (c.token, c.step, c.inference, c.train)] + [f"{c.max_steps:,}"]
-        cells.append(row + ([f"{equal[name]:,.0f}"] if equal else []))
-    return cells
+    return "\n".join([*aligned(cells, names=1), said])
 
 
 def _short(x: float) -> str:
     """1.29e18: three digits."""
-    digits, power = f"{x:.2e}".split("e")
-    return f"{digits}e{int(power)}"
+    return f"{x:.2e}".replace("e+0", "e").replace("e+", "e")

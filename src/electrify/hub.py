@@ -9,18 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from .console import brief
 from .errors import UserError
 from .progress import say
 
 SECONDS = 10  # until an answer must be there
-_MODEL = ("config.json", "tokenizer_config.json", "tokenizer.json")
-# For each kind: the type of its repository, and the files of which it has at least one.
-_KINDS = {
-    "model": ("model", _MODEL),
-    "tokenizer": ("model", _MODEL),
-    "data set": ("dataset", ("README.md",)),
-}
+_OF_MODELS = ("config.json", "tokenizer_config.json", "tokenizer.json")
+"""Files of which a model or tokenizer has at least one."""
 
 
 @cache
@@ -30,8 +24,8 @@ def must_be_reachable(name: str, what: Literal["model", "tokenizer", "data set"]
     import huggingface_hub
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 
-    missing = f"{brief(name)} is neither a folder here nor a {what}"
-    kind, files = _KINDS[what]
+    missing = f"{name!r:.60} is neither a folder here nor a {what}"
+    kind, files = ("dataset", ("README.md",)) if what == "data set" else ("model", _OF_MODELS)
     if what == "data set" and _is_kept(name):
         return
     try:
@@ -90,7 +84,7 @@ def file_of(name: str, file: str) -> Path | None:
         return None
     except Exception as e:  # noqa: BLE001 - no network: each version has its own exceptions
         say(
-            f"warning: {brief(name)}: the Hub cannot be asked for {file} ({type(e).__name__}). The "
+            f"warning: {name!r:.60}: the Hub cannot be asked for {file} ({type(e).__name__}). The "
             "model is read as one that electrify did not write: if it did, repeat with a network"
         )
         return None

@@ -4,6 +4,7 @@ files of a command."""
 from __future__ import annotations
 
 import glob
+import inspect
 import json
 import os
 import re
@@ -15,10 +16,9 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from .errors import UserError, need
-from .names import SAME, meant_by, nearest
+from .names import meant_by, nearest
 from .values import Options
 
-Asked = TypeVar("Asked", bound=Options)
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 TEXT = "text"
@@ -43,25 +43,38 @@ def as_keywords(text: str) -> str:
     return "`".join(parts)
 
 
-def for_python(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """The function, whose sentences for the user name keywords."""
+def keywords(
+    *more: type[Options] | Iterable[str], but: Collection[str] = ()
+) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
+    """A function that users call from Python. Its keywords are its own and `more`: names, or the
+    options of a command, without `but`. Names of other libraries are taken for these, sentences
+    for the user name keywords, and where the first argument is a keyword the next comes first.
+    Raises UserError for a keyword that it lacks, that is given twice, or that is missing."""
 
-    @wraps(function)
-    def call(*args: Given.args, **given: Given.kwargs) -> Result:
-        try:
-            return function(*args, **given)
-        except UserError as e:
-            raise UserError(as_keywords(str(e))) from None
+    def decorated(function: Callable[Given, Result]) -> Callable[Given, Result]:
+        signature, function_name = inspect.signature(function), function.__name__
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        places = [p.name for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
+        added = (one.names() if isinstance(one, type) else one for one in more)
+        names = {p.name for p in own}.union(*added) - {*but}
 
-    return call
+        @wraps(function)
+        def call(*args: Any, **given: Any) -> Result:
+            given = known(function_name, given, names)
+            if places[0] in given and len(args) < len(places):
+                args = (given.pop(places[0]), *args)
+            try:
+                signature.bind(*args, **given)
+            except TypeError as e:
+                raise UserError(f"{function_name}(): {e}") from None
+            try:
+                return function(*args, **given)
+            except UserError as e:
+                raise UserError(as_keywords(str(e))) from None
 
+        return call
 
-def options(
-    cls: type[Asked], function: str, given: Mapping[str, Any], fixed: Mapping[str, Any]
-) -> Asked:
-    """The options of a command from keywords, and those that the function sets itself. Raises
-    UserError that names a keyword which the function does not have, or a value that is wrong."""
-    return cls.of({**known(function, given, cls.names() - fixed.keys() - {"json"}), **fixed})
+    return decorated
 
 
 def known(function: str, given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
@@ -69,12 +82,11 @@ def known(function: str, given: Mapping[str, Any], names: Collection[str]) -> di
     that names one which it does not have."""
     found = dict[str, Any]()
     for name, value in given.items():
-        own = name if name in names else meant_by(name, names, SAME) or name
+        own = name if name in names else meant_by(name, names)
+        if not own:
+            raise UserError(f"{function}() has no argument {name!r}{nearest(name, names)}")
         need(own not in found, f"{function}(): {name} is a second value of {own}")
         found[own] = value
-    for name in found:
-        if name not in names:
-            raise UserError(f"{function}() has no argument {name!r}{nearest(name, names)}")
     return found
 
 
@@ -114,14 +126,10 @@ def name_of(value: Any, names: Sequence[str]) -> Any:
     return names[value] if value is not None and value >= 0 else None
 
 
-def is_named(data: Any) -> bool:
-    """Whether this is the name of something to read, or a list of names, and not the texts
-    themselves: a path that exists, a pattern, `pydocs` or hub:NAME."""
-    if isinstance(data, str | os.PathLike):
-        return True
-    if not isinstance(data, list | tuple) or not data:
-        return False
-    return all(map(_is_name, data))
+def are_names(data: Any) -> bool:
+    """Whether this is a list of names of what is to be read, and not of texts: paths that exist,
+    patterns, `pydocs` or hub:NAME."""
+    return isinstance(data, list | tuple) and bool(data) and all(map(_is_name, data))
 
 
 def _is_name(one: Any) -> bool:
@@ -199,31 +207,23 @@ def with_labels(texts: Any, labels: Any) -> list[tuple[Any, Any]]:
     return list(zip(*both, strict=True))
 
 
-def are_labels(texts: Any, others: Any) -> bool:
-    """Whether the second of two lists holds the labels of the texts in the first: as many, and no
-    rows of examples."""
-    both = (texts, others)
-    if not all(hasattr(one, "__len__") and not isinstance(one, str | Mapping) for one in both):
-        return False
-    plain_texts = all(isinstance(text, str) for text in texts)
-    rows = any(isinstance(one, tuple | Mapping) for one in others)
-    return (
-        plain_texts
-        and not rows
-        and len(texts) == len(others) > 0
-        and not hasattr(others, "columns")
-    )
+def are_texts(data: Any) -> bool:
+    """Whether these are texts alone, without labels."""
+    table = isinstance(data, str | Mapping) or hasattr(data, "columns")
+    some = hasattr(data, "__len__") and not table and len(data) > 0
+    return some and all(isinstance(text, str) for text in data)
 
 
-def in_a_row(seeds: Sequence[int], given: dict[str, Any]) -> int:
-    """How many seeds there are; the first becomes the `seed` of the options. Raises UserError for
-    others than those in a row."""
+def seeds_of(seeds: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options `seeds`, how many there are, and `seed`, the first of those that are listed.
+    Raises UserError for others than those in a row."""
+    if not isinstance(seeds, list | tuple | range):
+        return {"seeds": seeds}
     need("seed" not in given, "seed is the first of seeds: give one of the two")
-    need(bool(seeds), "seeds must be a number of runs, or their seeds")
-    wanted = list(range(seeds[0], seeds[0] + len(seeds)))
+    first = seeds[0] if seeds else 0
+    wanted = list(range(first, first + max(1, len(seeds))))
     need(list(seeds) == wanted, f"seeds must be a number of runs, or like {wanted}")
-    given["seed"] = seeds[0]
-    return len(seeds)
+    return {"seeds": len(seeds), "seed": first}
 
 
 # ------------------------------------------------------------------ n-best lists

@@ -6,8 +6,6 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from .errors import UserError
-
 SHOWN = 12
 
 
@@ -25,16 +23,27 @@ normalize -> normalize_embeddings
 text_columns -> text_column
 resume_from_checkpoint -> resume
 init_from base_model pretrained_model -> init_discriminator
-texts examples -> data_dir
-corpus dataset -> data data_dir
+texts examples -> examples train_file data_dir
+corpus dataset -> data texts train_file examples data_dir
 max_length model_max_length -> max_seq_length
-steps num_steps total_steps train_steps num_train_steps -> max_steps
+steps num_steps total_steps train_steps num_train_steps -> max_steps step
 validation_fraction validation_split valid_fraction test_size -> valid_fraction validation_fraction
 eval eval_data eval_file eval_dataset -> validation_file
-test test_data test_file test_dataset -> validation_file
+test_file -> validation_file
+test test_data test_dataset -> validation_file test_file
 train train_data train_dataset -> train_file
+output_dir save_dir path -> folder
+num_tokens n_tokens -> tokens
+num_documents n_documents -> documents
+to_dataframe to_df -> to_pandas
+word -> token
+score -> probability
+per_step -> step
+per_token -> token
+total -> train
 """)
-"""Names that other libraries have for an option. In Python they may be given."""
+"""Names that other libraries have for an option, a result or a figure. In Python they are taken for
+the first of these that is there."""
 MEANT = SAME | table("""
 epochs num_epochs num_train_epochs -> num_train_epochs max_steps
 max_steps -> budgets num_train_epochs
@@ -59,62 +68,53 @@ best hypotheses -> texts
 predict_proba -> predict
 """)
 """Names of options, functions and attributes that people try, and those that they may mean."""
-ATTRIBUTES = table("""
-output_dir save_dir path -> folder
-num_tokens n_tokens -> tokens
-num_documents n_documents -> documents
-to_dataframe to_df -> to_pandas
-steps -> step
-per_step -> step
-per_token -> token
-total -> train
-""")
-"""Names that other libraries have for an attribute. They may be read."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for a name close to a known one, or that people use for one. Otherwise
     the known names, or the most similar ones of a long list."""
     names = sorted(known)
-    if meant := meant_by(name, names):
+    if meant := meant_by(name, names, MEANT):
         return f"; did you mean {meant!r}?"
     # Of long names a half in common says little: threshold is not threads.
     cutoff = 0.6 if len(name) < 6 else 0.76
     close = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
     if close:
         return f"; did you mean {close[0]!r}?"
-    if len(names) > SHOWN:
-        likest = difflib.get_close_matches(name, names, n=SHOWN, cutoff=0.0)
-        return f"; known: {', '.join(sorted(likest))} and {len(names) - SHOWN} more"
-    return f"; known: {', '.join(names)}"
+    likest = difflib.get_close_matches(name, names, n=SHOWN, cutoff=0.0)
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"; known: {', '.join(sorted(likest))}{more}"
 
 
-def meant_by(name: str, known: Collection[str], names: Mapping[str, Any] = MEANT) -> str:
-    """The known option that a name which people try stands for; empty if there is none."""
-    return next((option for option in names.get(name, ()) if option in known), "")
+def meant_by(name: str, known: Collection[str], names: Mapping[str, Any] = SAME) -> str:
+    """The known name that another one stands for; empty if there is none."""
+    return next((one for one in names.get(name, ()) if one in known), "")
 
 
 class Named:
-    """Base of results, whose attributes are suggested where another name is tried."""
+    """Base of results: other names are taken for their attributes, or one of these is suggested."""
 
     def __getattr__(self, name: str) -> Any:
         if name in dir(type(self)):  # a property has failed: its own error says why
             return object.__getattribute__(self, name)
-        known = {*dir(type(self)), *getattr(type(self), "__dataclass_fields__", ())}
-        if own := meant_by(name, known, ATTRIBUTES):
+        known = [one for one in {*dir(type(self)), *vars(self)} if not one.startswith("_")]
+        if own := meant_by(name, known):
             return getattr(self, own)
-        hint = nearest(name, [own for own in known if not own.startswith("_")])
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
+        raise AttributeError(
+            f"{type(self).__name__} has no attribute {name!r}{nearest(name, known)}"
+        )
 
 
 class Figures(dict[str, Any]):
-    """Results by name, also as attributes. An error for a wrong name lists those that are known."""
+    """Results by name, also as attributes, with the same suggestions."""
 
     def __missing__(self, name: str) -> Any:
+        if own := meant_by(name, self):
+            return self[own]
         raise KeyError(f"{name}{nearest(name, self)}")
 
     def __getattr__(self, name: str) -> Any:
         try:
             return self[name]
-        except (KeyError, UserError) as e:
+        except KeyError as e:
             raise AttributeError(e.args[0]) from None

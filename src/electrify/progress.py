@@ -14,33 +14,32 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import IO, Any, Self, cast
+from typing import Any, Self
 
 from .console import harmless
 
 PLAIN_LINE_EVERY_S = 10.0
 PER_HOUR_BELOW = 0.01  # units per second below which the rate is shown per hour
-_live: list[Any] = []  # consoles of the bars now shown, so that messages are printed above them
 _logger = logging.getLogger("electrify")
 
 
 class _Stderr(logging.Handler):
-    """Standard error: prints messages without breaking a live bar, and is the stream of these. Its
-    writes never raise. After a terminal is closed, every write would be an error; and a program or
-    a notebook may have made sys.stderr None, or something that can only write."""
+    """Standard error: prints messages above a bar, and is the stream of bars. After a terminal is
+    closed, every write would be an error; and a program or a notebook may have made sys.stderr
+    None, or something that can only write."""
+
+    bar: Any = None
+    """The bar that is shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        if _live:
-            _live[-1].print(text, markup=False, highlight=False, soft_wrap=True)
-        else:
-            self.write(text + "\n")
-            self.flush()
+        if self.bar is not None:
+            self.bar.clear()
+        self.write(f"{record.getMessage()}\n")
+        self.flush()
 
-    def write(self, text: str) -> int:
+    def write(self, text: str) -> None:
         with suppress(AttributeError, OSError, ValueError):
             sys.stderr.write(text)
-        return len(text)
 
     def flush(self) -> None:
         with suppress(AttributeError, OSError, ValueError):
@@ -122,7 +121,6 @@ class Progress:
         self.done = done
         self.note = ""
         self._bar: Any = None
-        self._task: Any = None
         self._first = done
         self._since: tuple[float, float] | None = None
         """When the first units were done, and how many: what came before is not in the rate."""
@@ -132,46 +130,27 @@ class Progress:
     def __enter__(self) -> Self:
         self._began = self._last_line = time.monotonic()
         shown = _stderr in _logger.handlers and _logger.isEnabledFor(logging.INFO)
-        if shown and _stderr.isatty() and not _live:
-            self._show()
+        if shown and _stderr.isatty() and _stderr.bar is None:
+            from tqdm import tqdm
+
+            tqdm.set_lock(threading.RLock())  # its own is also a lock of processes
+            tqdm.monitor_interval = 0  # without its thread
+            how: Any = {"initial": self.done, "file": _stderr, "leave": False}
+            how |= {"dynamic_ncols": True, "bar_format": "{desc} {bar:12} {unit}"}
+            self._bar = tqdm(total=self.total, desc=self.title, unit=self._rest(), **how)
+            _stderr.bar = self._bar
         return self
 
-    def _show(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
-        from rich.text import Text
-
-        class Note(ProgressColumn):
-            """What a narrow terminal cuts first; it begins with the loss."""
-
-            def render(self, task: Any) -> Text:
-                return Text(task.fields["note"], no_wrap=True, overflow="ellipsis")
-
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=12),
-            TextColumn("{task.fields[amount]}", markup=False),
-            TimeRemainingColumn(compact=True),
-            Note(),
-        )
-        console = Console(file=cast("IO[str]", _stderr))
-        self._bar = Bar(*columns, console=console, transient=True)
-        state = {"total": self.total, "completed": self.done, "note": "", "amount": self._amount()}
-        self._task = self._bar.add_task(self.title, **state)
-        self._bar.start()
-        _live.append(console)
-
     def advance(self, n: float = 1, note: str = "") -> None:
-        """`n` more units are done. note: short text after the bar, e.g. "loss 1.23"; an empty one
+        """`n` more units are done. note: short text after the rest, e.g. "loss 1.23"; an empty one
         keeps the last note."""
         self.done += n
         self._since = self._since or (time.monotonic(), self.done)
         self.note = note or self.note
         if self._bar is not None:
-            self._bar.update(self._task, completed=self.done, note=self.note, amount=self._amount())
-            return
-        if time.monotonic() - self._last_line >= PLAIN_LINE_EVERY_S:
+            self._bar.unit = self._rest()
+            self._bar.update(n)
+        elif time.monotonic() - self._last_line >= PLAIN_LINE_EVERY_S:
             self._say()
 
     def _say(self) -> None:
@@ -182,31 +161,32 @@ class Progress:
     def rate(self) -> float:
         """Units per second since the first of them. A sum of shares that is off by its rounding is
         no progress yet."""
-        start = self._began, self._first
-        if self._since is not None and self.done > self._since[1]:
-            start = self._since
-        moved = self.done - start[1]
-        if moved <= 1e-9 * abs(self.done):
-            return 0.0
-        return moved / max(time.monotonic() - start[0], 1e-9)
+        at, before = self._since or (self._began, self._first)
+        if self.done == before:
+            at, before = self._began, self._first
+        moved = self.done - before
+        far = moved > 1e-9 * abs(self.done)
+        return moved / max(time.monotonic() - at, 1e-9) if far else 0.0
+
+    def line(self) -> str:
+        """The state as one plain line: what, how much, rate, time left, note."""
+        return f"{self.title}: {self._rest()}"
 
     def _amount(self) -> str:
         of = f"/{_short(self.total)}" if self.total is not None else ""
         rate, per = (self.rate * 3600, "h") if 0 < self.rate < PER_HOUR_BELOW else (self.rate, "s")
         return f"{_short(self.done)}{of} {self.unit}, {_short(rate)} {self.unit}/{per}"
 
-    def line(self) -> str:
-        """The state as one plain line: what, how much, rate, time left, note."""
+    def _rest(self) -> str:
         left = ""
         if self.total is not None and self.done < self.total and self.rate:
             left = f", {duration((self.total - self.done) / self.rate)} left"
-        return f"{self.title}: {self._amount()}{left}" + (f", {self.note}" if self.note else "")
+        return self._amount() + left + (f", {self.note}" if self.note else "")
 
     def __exit__(self, *error: object) -> None:
         if self._bar is not None:
-            _live.pop()
-            self._bar.stop()
-            self._bar = None
+            self._bar.close()
+            self._bar = _stderr.bar = None
         elif time.monotonic() - self._began >= PLAIN_LINE_EVERY_S and self._said != self.done:
             self._say()
 

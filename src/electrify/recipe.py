@@ -346,8 +346,6 @@ class Train:
     bf16: bool | None = None
     """Autocast to bfloat16 with float32 parameters and optimiser [default: if the device multiplies
     bfloat16 in hardware]."""
-    reduce_dtype: Literal["float32", "bfloat16"] = "float32"
-    """Data type in which processes exchange gradients."""
     fsdp: Literal["no_shard", "full_shard"] = "no_shard"
     """full_shard: each process holds only its share of parameters, gradients and optimiser state.
     The numbers are the same."""
@@ -412,8 +410,6 @@ class Recipe:
 
     def __getattr__(self, name: str) -> Any:
         """A field of a section: `recipe.learning_rate`."""
-        if name in ("parameters", "num_parameters"):
-            raise AttributeError("parameters are counted by `electrify.flops(recipe).parameters`")
         if name not in SECTION_OF:
             raise AttributeError(f"a recipe has no field {name!r}{nearest(name, SECTION_OF)}")
         return getattr(getattr(self, SECTION_OF[name]), name)
@@ -602,7 +598,9 @@ def _section(section: str, values: Mapping[str, Any], before: str) -> Any:
             its = dataclasses.replace(its, **{own: tables.completed(its.row, getattr(its, own))})
         for name in sorted(tables.options_of(choice) - {*its.row.options}):
             if getattr(its, name) != DEFAULTS[name]:
-                rows = " or ".join(tables.rows_with(choice, name))
+                rows = " or ".join(
+                    n for n, r in tables.rows_of(choice).items() if name in r.options
+                )
                 chosen = getattr(its, choice)
                 raise UserError(f"{before}{name} is for {choice} {rows}, not {chosen}")
     return its
@@ -737,11 +735,8 @@ class Entry:
     changes: dict[str, Any]
 
     def load(self) -> Recipe:
-        """Raises UserError that names the entry."""
-        try:
-            return override(load(self.recipe), self.changes)
-        except UserError as e:
-            raise UserError(f"{self.name}: {e}") from e
+        """Raises UserError."""
+        return override(load(self.recipe), self.changes)
 
 
 def entry(text: str) -> Entry:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Iterator
 
 from .errors import UserError
+from .process import thread_count
 from .recipe import (
     DEFAULTS,
     GENERATOR_RATES,
@@ -72,6 +73,7 @@ def _needs(recipe: Recipe, given: Collection[str]) -> Iterator[str]:
     m, c, o, t = recipe.model, recipe.corruption, recipe.objective, recipe.train
     joint = c.row.learned and c.generator_training != "frozen"
     trained = joint or (c.row.learned and t.generator_steps)
+    moves = c.temperature_end not in (None, c.temperature)
     slow = c.temperature_schedule == "exponential"
     values = {name: v for section in SECTIONS for name, v in vars(getattr(recipe, section)).items()}
     for works, what, names in (
@@ -87,6 +89,7 @@ def _needs(recipe: Recipe, given: Collection[str]) -> Iterator[str]:
         (t.max_grad_norm, "a max_grad_norm above 0", ("clip",)),
         (t.adam_beta2_tokens is None, "no adam_beta2_tokens", ("adam_beta2",)),
         (c.mask_unit == "span", "mask_unit span", ("span_length",)),
+        (moves, "another temperature_end", ("temperature_schedule",)),
         (slow, "temperature_schedule exponential", ("temperature_decay",)),
         (o.contrast_rows, "contrast_rows", ("contrast_temperature", "crop_share")),
         (t.lr_scheduler_type == "wsd", "lr_scheduler_type wsd", ("decay_share",)),
@@ -109,12 +112,6 @@ def _networks(recipe: Recipe) -> Iterator[str]:
         if width % heads:
             heads_of = f"{whose}num_attention_heads {heads}"
             yield f"{whose}hidden_size {width} must be a multiple of {heads_of}"
-        narrow = min(m.embedding_size, width // heads)
-        if m.init == "local" and narrow < 4:
-            yield f"init local needs heads and embeddings of at least 4, not {narrow}"
-        if m.row.rotary and width // heads % 2:
-            odd_width = f"rotary heads need an even width, not {width // heads}"
-            yield f"{whose}num_attention_heads: {odd_width}"
     if not learned:
         return
     odd = [name for name in GENERATOR_SIZES if own[name] != getattr(m, name)]
@@ -140,9 +137,6 @@ def _corruption(recipe: Recipe) -> Iterator[str]:
     if c.corruptor not in o.row.corruptors and ":" not in c.corruptor:
         known = " or ".join(sorted(o.row.corruptors))
         yield f"corruptor must be {known} for objective {o.objective}, not {c.corruptor}"
-    same = c.temperature_end in (None, c.temperature)
-    if c.temperature_schedule == "exponential" and same:
-        yield "temperature_schedule exponential needs another temperature_end"
     if c.generator_training == "frozen":
         if not row.has_generator or o.row.rewarded:
             yield "generator_training frozen needs corruptor generator and no rewards"
@@ -193,8 +187,7 @@ def _objective(recipe: Recipe) -> Iterator[str]:
 
 def _training(recipe: Recipe) -> Iterator[str]:
     t = recipe.train
-    if t.threads != "auto" and not (t.threads.isdigit() and int(t.threads)):
-        yield f"threads must be auto or a number from 1, not {t.threads!r}"
+    thread_count(t.threads)  # refuses other words
     if t.fsdp == "full_shard" and t.torch_compile:
         yield "fsdp full_shard and torch_compile exclude each other"
     if t.fsdp == "full_shard" and t.optim == "muon":

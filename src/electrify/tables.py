@@ -134,8 +134,6 @@ class ArchitectureRow:
     """Whether its initial values are always those of `init_scale: depth`."""
     narrow_embeddings: bool = True
     """Whether embeddings may be narrower than the layers."""
-    rotary: bool = False
-    """Whether positions rotate pairs of numbers, so that heads need an even width."""
     model_types: tuple[str, ...]
     """Each `model_type` that is read as this architecture. The first is exported."""
 
@@ -215,16 +213,12 @@ def options_of(kind: str) -> set[str]:
     return {name for row in rows_of(kind).values() for name in row.options}
 
 
-def rows_with(kind: str, option: str) -> list[str]:
-    """The rows to which a field of the recipe belongs."""
-    return [name for name, row in rows_of(kind).items() if option in row.options]
-
-
 def other_exports(recipe: Recipe) -> dict[str, Exported]:
     """The networks that a run exports beside the discriminator."""
     o, t = recipe.objective, recipe.train
     own = recipe.corruption.row.leaves
-    if is_untaught(recipe) and not (t.init_generator or t.generator_steps):
+    untaught = o.term_weights.get("generator") == 0
+    if untaught and not (t.init_generator or t.generator_steps):
         own = {}
     leaves = {name: its for name, its in o.row.leaves.items() if its.is_trained(o)}
     # The end of the run trains the discriminator's encoder on [MASK].
@@ -236,11 +230,6 @@ def meaning_of(recipe: Recipe, part: str) -> Logits:
     """What the head of an exported network predicts."""
     own = recipe.corruption.row.leaves | recipe.objective.row.leaves
     return own[part].logits if part in own else recipe.objective.row.logits
-
-
-def is_untaught(recipe: Recipe) -> bool:
-    """Whether the generator has a loss whose weight is 0."""
-    return recipe.objective.term_weights.get("generator") == 0
 
 
 def asked_of(o: ObjectiveSection) -> str:
@@ -255,24 +244,9 @@ def asked_of(o: ObjectiveSection) -> str:
     return asked
 
 
-_TIES = {
-    "gdes": "with gradient-disentangled embedding sharing (as in DeBERTaV3, arXiv 2111.09543)",
-    "lower": "sharing its embeddings and lowest layers with the encoder",
-}
-
-
 def generator_words(recipe: Recipe, *, width: int | None = None) -> str:
-    """The generator as the model card describes it. width: that of a generator loaded from a
-    folder."""
-    m, c = recipe.model, recipe.corruption
+    """The generator as the model card names it. width: that of a generator loaded from a folder."""
+    m = recipe.model
+    frozen = "frozen " if recipe.corruption.generator_training == "frozen" else ""
     width = width or m.generator_numbers()["hidden_size"]
-    frozen = c.generator_training == "frozen"
-    small = "small " if width < m.hidden_size else ""
-    how = ["as wide as the encoder"] if width == m.hidden_size else []
-    how += ["without dropout"] if m.generator_dropout == 0 and m.dropout else []
-    words = [f"a {'frozen ' if frozen else ''}{small}generator {' and '.join(how)}".rstrip()]
-    words += [_TIES[m.tie]] if m.tie in _TIES else []
-    if c.temperature_end not in (None, c.temperature):
-        words.append(f"whose temperature goes from {c.temperature:g} to {c.temperature_end:g}")
-        words[-1] += " (as in Fast-ELECTRA, arXiv 2310.07347)" if frozen else ""
-    return ", ".join(words) + ("," if len(words) > 1 else "")
+    return f"a {frozen}{'small ' if width < m.hidden_size else ''}generator"

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 import yaml
 from annotated_types import Ge, Gt, Le, Lt, MultipleOf
 
-from .console import brief
 from .errors import UserError
 from .names import nearest
 
@@ -212,7 +211,7 @@ def given_texts(texts: Iterable[str]) -> list[str]:
     found = list(texts)
     odd = next((k for k, text in enumerate(found) if not isinstance(text, str)), None)
     if odd is not None:
-        raise UserError(f"text {odd + 1} is {brief(found[odd])}. Give a list of texts")
+        raise UserError(f"text {odd + 1} is {found[odd]!r:.60}. Give a list of texts")
     return found
 
 

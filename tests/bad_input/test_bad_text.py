@@ -35,7 +35,6 @@ CORPORA: list[tuple[str, bytes | None, str]] = [
     ("mixed.txt", TEXT.encode() + "café\n".encode("latin-1"), "line 121, is not UTF-8"),
     ("cut.txt.gz", cut(gzip.compress(os.urandom(20_000).hex().encode(), mtime=0)), "truncated"),
     ("cut.txt.zst", cut(zstandard.compress(os.urandom(20_000).hex().encode())), "truncated"),
-    ("twice.jsonl", b'{"text": "a", "text": "b"}\n', "line 1: broken JSON"),
     ("torn.jsonl", LINES + b'{"text": "sev\n' + LINES, "line 3: broken JSON"),
     ("array.json", b'[\n{"text": "x"}\n]', "this looks like one JSON array"),
     ("keyless.csv", b"a,b\n1,2\n", "--text-column"),

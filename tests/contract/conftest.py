@@ -32,18 +32,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    cache = tmp_path_factory.mktemp("cache")
-    return Program(HERE.parent.parent, Path(sys.executable), cache)
+def program() -> Program:
+    return Program(HERE.parent.parent, Path(sys.executable))
 
 
 @pytest.fixture(scope="session")
-def other(request: pytest.FixtureRequest, program: Program) -> Program | None:
+def other(request: pytest.FixtureRequest) -> Program | None:
     clone = request.config.getoption("--against")
     if clone is None:
         return None
     checkout = Path(clone).resolve()
-    return Program(checkout, checkout / ".venv" / "bin" / "python", program.cache)
+    return Program(checkout, checkout / ".venv" / "bin" / "python")
 
 
 @pytest.fixture(scope="session")

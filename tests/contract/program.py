@@ -20,7 +20,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,6 @@ class Program:
 
     checkout: Path
     python: Path
-    cache: Path = field(default_factory=lambda: Path(tempfile.gettempdir()) / "contract-cache")
 
     def environment(self) -> dict[str, str]:
         """One thread on the CPU, without a network: the same sums in the same order."""
@@ -115,7 +114,6 @@ class Program:
             "OMP_NUM_THREADS": "1",
             "CUDA_VISIBLE_DEVICES": "",
             "HF_HUB_OFFLINE": "1",
-            "ELECTRIFY_CACHE": str(self.cache),
         }
 
     def start(self, line: Sequence[str], *, processes: int = 1, restarts: int = 0) -> Running:

@@ -70,7 +70,7 @@ def changed(built: Built, before: dict[str, dict[str, torch.Tensor]], half: str)
 
 def test_the_shape_of_a_folder(tmp_path):
     start, model = folder(tmp_path, "ElectraForMaskedLM", SMALL), load("electra-tiny").model
-    shape = shape_in(start, model, None)
+    shape = shape_in(start, model, len(WORDS))
     assert (shape.hidden_size, shape.embedding_size) == (8, 8)
     assert (shape.num_attention_heads, shape.vocab_size) == (1, len(WORDS))
     with pytest.raises(UserError, match=f"vocabulary of {len(WORDS)}, the corpus one of 99"):
@@ -160,7 +160,7 @@ def test_a_generator_with_other_embeddings_needs_words_of_its_own(tmp_path):
     for tie, fits in (("gdes", False), ("none", True)):
         fields = {"tie": tie, "init_generator": start, "init_discriminator": None}
         with contextlib.nullcontext() if fits else pytest.raises(UserError, match="tie=none"):
-            with_shapes(override(RTD, fields), {}, vocab_size=None)
+            with_shapes(override(RTD, fields), {}, vocab_size=len(WORDS))
 
 
 def test_vocabularies_are_compared_word_by_word(tmp_path):

@@ -154,9 +154,5 @@ class Roberta(TwoLabels):
             head = layers({"head.out": "classifier"}, labels=True)
             return KeyTable(self.classes[kind], encoder, head)
         head = layers({"head.dense": "lm_head.dense", "head.norm": "lm_head.layer_norm"})
-        tied = {
-            "lm_head.decoder.weight": f"{base}.embeddings.word_embeddings.weight",
-            "lm_head.decoder.bias": "lm_head.bias",
-        }
         bias = Row("head.bias_V", ("lm_head.bias",))
-        return KeyTable(self.classes[kind], encoder, (*head, bias), tied)
+        return KeyTable(self.classes[kind], encoder, (*head, bias))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from electrify.errors import UserError
-from electrify.finetuning import known
 from electrify.finetuning.known import read_task
 from electrify.finetuning.tasks import AVERAGES, GROUPS, TASKS, Example, TaskData, tasks_named
+from electrify.text import tables
 from golden import UPDATES, measured, processor, read, tasks
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -116,7 +116,7 @@ def test_a_treebank_without_a_development_set(tmp_path: Path) -> None:
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     datasets = pytest.importorskip("datasets")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(known, "must_be_reachable", lambda *_: None)
+    monkeypatch.setattr(tables, "must_be_reachable", lambda *_: None)
     return datasets
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
-from toy import CPU, QUICK, THOROUGH, alone, reader_of, reviews_task, sharpened, task_of, values
+from toy import QUICK, THOROUGH, alone, reader_of, reviews_task, sharpened, task_of, values
 
 from electrify.finetuning import loop
 from electrify.finetuning.loop import PROTOCOLS
@@ -116,7 +116,7 @@ class Squares:
 
 class Points:
     lengths_N = torch.tensor([1, 1])
-    device = CPU
+    targets = torch.zeros(2)
 
     def batch(self, index_B: Tensor) -> Tensor:
         return torch.tensor(X, dtype=torch.float64)[index_B]

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 import transformers
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from toy import CPU, alone, chunks, logits_of, questions, reader_of, sharpened
+from toy import alone, chunks, logits_of, questions, reader_of, sharpened
 from zoo import predict, save_tokenizer
 
 from electrify.errors import UserError
@@ -21,12 +21,12 @@ from electrify.finetuning.model import (
     PLAIN,
     computing_in_bf16,
     learning_rates,
-    load_finetuned,
     save,
     with_fresh_head,
 )
 from electrify.finetuning.problems import Answering, Tagging, Texts
-from electrify.finetuning.tasks import Example
+from electrify.finetuning.tasks import Example, Saved
+from electrify.finetuning.tasks import saved as saved_as
 
 ZOO = ("electra", "bert", "roberta", "modernbert", "deberta")
 TEXTS = ["good", "the bad film and the plot was very bad", "it is one fine film"]
@@ -261,8 +261,7 @@ def test_classes_in_a_pipeline(zoo: Path, tmp_path: Path, name: str, classes: in
         assert {row["label"]: row["score"] for row in theirs} == pytest.approx(wanted, abs=1e-5)
         assert one["probabilities"] == pytest.approx(wanted, abs=1e-6)
         assert one["predicted_label"] == theirs[0]["label"] == max(wanted, key=wanted.__getitem__)
-    again = load_finetuned(str(folder), device=CPU)
-    assert (again.kind, again.labels, again.reading) == ("classification", labels, LENGTH)
+    assert saved_as(str(folder)) == Saved("classification", labels, LENGTH)
     config = json.loads((folder / "config.json").read_text())
     assert config["dtype"] == "float32"
     assert config["architectures"] == [type(net.library).__name__]
@@ -276,7 +275,7 @@ def test_pairs_and_several_labels_in_the_librarys_class(zoo, tmp_path, name):
     rows = problem.rows([Example(text, "it was", ()) for text in TEXTS])
     wanted_NC = problem.probabilities(logits_of(net, rows))
     found = predict(folder, TEXTS, pairs=["it was"] * 3, bf16="false", probabilities=True)
-    assert load_finetuned(str(folder), device=CPU).kind == "multilabel"
+    assert saved_as(str(folder)).kind == "multilabel"
     model, tokenizer = loaded(folder, "SequenceClassification")
     inputs = tokenizer(TEXTS, ["it was"] * 3, padding=True, return_tensors="pt")
     with torch.inference_mode():

@@ -59,7 +59,7 @@ def test_rows_of_several_windows_by_hand(zoo: Path) -> None:
         [one], rows, tags_of([one], [[k % 2 for _, k, *_ in row] for row in rows.spots], "AB")
     )
     assert held.answers == [one.tags]
-    task = task_of("tagging", [one], metrics=("accuracy",))
+    task = task_of("tagging", [one], name="t", metrics=("accuracy",))
     assert problem.score(task, held) == {"accuracy": 1.0}
     lines = problem.files("t", task, held)["t.txt"].splitlines()
     assert lines[:2] == ["films A A", "the B B"]

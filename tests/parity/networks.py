@@ -97,7 +97,7 @@ class Pair:
         config = known.hf_config(own.encoder.shape, own.head.kind, **HOW)
         model = known.network_class(table.name)(config).eval()
         state = own.exported()
-        state |= {again: state[source] for again, source in table.tied.items()}
+        state |= {again: state[source] for again, source in model.all_tied_weights_keys.items()}
         model.load_state_dict(state, strict=True)
         return cls(own, model.base_model, model)
 

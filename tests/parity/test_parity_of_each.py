@@ -11,7 +11,7 @@ from networks import HOW, PAD, SHAPES, Pair, ours, padded, shape_of, with_segmen
 
 from batches import shaken
 from electrify.architectures import architecture_named
-from electrify.architectures.keys import to_ours, without_tied
+from electrify.architectures.keys import to_ours
 from electrify.model.heads import HeadKind
 from published import DEBERTA_V3
 
@@ -45,7 +45,7 @@ def test_their_weights_in_our_modules(name: str, kind: HeadKind) -> None:
     config = known.hf_config(own.encoder.shape, kind, **HOW)
     model = getattr(transformers, known.classes[kind])(config).eval()
     shaken(model, 7)
-    assert own.fill(to_ours(table.rows, without_tied(table, model.state_dict()))) == []
+    assert own.fill(to_ours(table.rows, model.state_dict())) == []
     Pair(own, model.base_model, model).must_agree(padded([33, 12]))
 
 

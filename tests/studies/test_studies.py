@@ -11,9 +11,8 @@ import yaml
 from electrify import cli
 from electrify.recipe import Recipe, dump, override
 from electrify.studies.budgets import Cost, trials_of
-from electrify.studies.measures import measure_named
+from electrify.studies.measures import MEAN_RANK, measure_named
 from electrify.studies.report import markdown, table_of
-from electrify.studies.score import MEAN_RANK
 from electrify.studies.study import STUDY, entries_of, read_results
 
 STUDIES = Path(__file__).parents[2] / "benchmarks" / "studies"

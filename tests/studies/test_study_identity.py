@@ -16,9 +16,8 @@ from electrify.finetuning.tasks import TASKS
 from electrify.recipe import load, override
 from electrify.studies import study as studies
 from electrify.studies.budgets import UNTRAINED
-from electrify.studies.measures import digest_of, measure_named, network_of
+from electrify.studies.measures import digest_of, measure_named, network_of, read_score
 from electrify.studies.options import CompareConfig
-from electrify.studies.score import read_score
 from electrify.studies.study import (
     PRETRAIN,
     STUDY,
@@ -331,5 +330,5 @@ def test_short_runs_without_files(small_data, tmp_path, monkeypatch):
     assert found["elec", 4e8][0] == 5
     assert found["elec", 4e8][1].starts_at
     given["recipes"] = (words[0] + ",warmup_steps=200",)
-    with pytest.raises(UserError, match="end within warmup_steps 200"):
+    with pytest.raises(UserError, match="warmup_steps 200 is not below"):
         plan_study(config(small_data, tmp_path, **given, baselines=False))

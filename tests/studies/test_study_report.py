@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from electrify.studies.measures import MEAN_RANK, Score
 from electrify.studies.plot import drawn
 from electrify.studies.report import (
     DECLARED,
@@ -25,7 +26,6 @@ from electrify.studies.report import (
     text,
 )
 from electrify.studies.run import write_report
-from electrify.studies.score import MEAN_RANK, Score
 from electrify.studies.statistics import Interval
 from electrify.studies.study import Result
 
@@ -214,7 +214,7 @@ def test_a_budget_is_written_exactly(budget: float, written: str) -> None:
 def test_the_report(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     table = made()
-    write_report(table, tmp_path, against="flops")
+    write_report(table, tmp_path)
     page = (tmp_path / "report.md").read_text()
     means = "**58.8 ± 0.4** | **55.5 ± 0.4** | **62.0 ± 0.3**"
     assert f"| late | {means} | **1.00 ± 0.00** | **2.0 ± 0.0 of 2** | 0.1 |" in page
@@ -236,7 +236,7 @@ def test_one_budget_one_seed_and_a_failure(tmp_path: Path) -> None:
     assert not table.curves
     assert sentences(table) == ["failed: bad at 1e+14 FLOPs, seed 0: pretrain: no | space"]
     for k, found in enumerate(([bad], [bad, result("untrained", 0.0, 0, a=0.3)])):
-        write_report(of(found, "a", "bad"), tmp_path, against="flops")
+        write_report(of(found, "a", "bad"), tmp_path)
         assert "no \\| space" in (tmp_path / "report.md").read_text()
         assert (tmp_path / "report.png").is_file() == bool(k)
 
@@ -248,8 +248,7 @@ def test_budgets_of_text_are_called_so() -> None:
     table = of(results, "ab", equal="epochs")
     assert "FLOPs" not in markdown(table) + text(table)
     assert table.costs["late", 10.0]["flops"] == 1e15
-    for what in ("epochs", "flops", "tokens"):
-        assert drawn(table, against=what)
+    assert drawn(table)
 
 
 def test_equal_recipes_are_neither_ahead_nor_behind() -> None:

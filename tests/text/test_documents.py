@@ -128,7 +128,7 @@ def memory_of(path: Path) -> tuple[int, int]:
     """The characters of its documents, and the MB that reading them takes; in a fresh process."""
     pytest.importorskip("pyarrow.parquet")
     options, before = PrepareConfig(inputs=(str(path),), output_dir="unused"), peak_mb()
-    source = Source("a", "parquet", path)
+    source = Source("a", "table", path)
     size = sum(map(len, documents.documents(source, options, counts=Counter())))
     return size, peak_mb() - before
 

@@ -13,7 +13,7 @@ from vocabularies import LIKE_BERT, asked
 
 from electrify.text import encode
 from electrify.text.dedup import Seen, digest, fraction
-from electrify.text.encode import Encoder, Start, Task, read_part, start, write_part
+from electrify.text.encode import Encoder, read_part, start, write_part
 from electrify.text.vocabulary import train
 
 TEXTS = [
@@ -88,9 +88,9 @@ def test_pieces_end_where_windows_do(kind, splitting, monkeypatch):
 
 def test_part_file_holds_both_splits(tmp_path: Path) -> None:
     """One that is cut, or has a changed byte, is not used."""
-    handle = start(Start(tokenizer=tokenizer_json(), unk=1, dtype="<u2"))
+    handle = start(tokenizer_json(), unk=1, dtype="<u2")
     path = tmp_path / "1.part"
-    write_part(*handle(Task(path, ["hello world", "the", "hello"], [False, True, False])))
+    write_part(*handle((path, ["hello world", "the", "hello"], [False, True, False])))
     found, good = read_part(path), path.read_bytes()
     assert found is not None
     read = (found[1]["train"], found[1]["valid"])

@@ -16,7 +16,6 @@ import psutil
 import pytest
 
 from electrify.errors import UserError
-from electrify.text import workers
 from electrify.text.workers import Processes, cluster, ordered
 from small import environment, listing, write_text
 
@@ -136,7 +135,7 @@ class Pretended:
 @pytest.mark.parametrize(("count", "most"), [(None, 5), (3, 4)])
 def test_tasks_of_a_cluster(monkeypatch: pytest.MonkeyPatch, count: int | None, most: int) -> None:
     ray = Pretended()
-    monkeypatch.setattr(workers, "require", lambda: ray)
+    monkeypatch.setitem(sys.modules, "ray", ray)
     with cluster(count, pool_jobs.start, 10) as pool:
         assert list(ordered(pool, range(20, 60))) == [10 * n for n in range(20, 60)]
         assert ray.most == most

@@ -49,7 +49,7 @@ def test_save_then_newest_then_load(tmp_path: Path) -> None:
     assert sorted(p.name for p in path.iterdir()) == sorted(FILES)
     found = checkpoint.newest(tmp_path)
     assert found is not None
-    assert found[0] == path
+    assert found[1]["step"] == 5
     must_hold(path, 5)
     assert len({p.stat().st_mode for p in path.iterdir()}) == 1, "whoever reads one reads all"
 
@@ -106,11 +106,11 @@ def test_rotation_never_takes_the_one_just_written(tmp_path: Path) -> None:
     # it.
     weights = tmp_path / "checkpoint-500" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
-    newest = save(tmp_path, 400, keep=1)
+    save(tmp_path, 400, keep=1)
     assert checkpoint.steps(tmp_path) == [400, 500]
     found = checkpoint.newest(tmp_path)
     assert found is not None
-    assert found[0] == newest
+    assert found[1]["step"] == 400
     save(tmp_path, 500, keep=1)  # written anew when the run gets there
     assert folders(tmp_path) == {"checkpoint-500"}
     must_hold(tmp_path / "checkpoint-500", 500)

@@ -111,7 +111,7 @@ AVERAGING = """
     world = dist.start(torch.device("cpu"), timeout_s=60.0)
     torch.manual_seed(0)
     net = nn.Sequential(*(nn.Linear(50, 50) for _ in range(6)))
-    module = dist.averaging(net, "float32")
+    module = dist.averaging(net)
     torch.manual_seed(world.rank)
     x = torch.randn(8, 50)
     found = []

@@ -11,7 +11,7 @@ import torch
 
 from electrify import cli
 from electrify.train import checkpoint, machine
-from electrify.train.machine import Threads, choose, fewest_fast, thread_speeds
+from electrify.train.machine import choose, fewest_fast, thread_speeds
 from small import DROPOUT, pretrain_words, same_ending, signalled
 
 CPU, GPU = torch.device("cpu"), torch.device("meta")
@@ -37,21 +37,23 @@ def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[int]]]:
     torch.set_num_threads(before)
 
 
-def chosen(given: str = "auto", device: torch.device = CPU, **more: Any) -> Threads:
+def chosen(given: str = "auto", device: torch.device = CPU, **more: Any) -> int:
     return choose(given, device=device, width=32, tokens=64, bf16=False, **more)
 
 
 def test_who_chooses(two: list[list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert chosen() == Threads(2, "measurement", speeds={1: 1.0, 2: 1.6})
-    assert chosen(earlier=1) == Threads(1, "earlier")
-    assert chosen("1", earlier=2) == Threads(1, "user")
-    assert chosen(device=GPU) == chosen(processes=2) == Threads(2, "own")
+    assert chosen() == 2
     assert two == [[1, 2]]
+    assert chosen(earlier=1) == chosen("1", earlier=2) == 1
+    assert chosen(device=GPU) == chosen(processes=2) == 2
+    assert len(two) == 1
     for odd in (None, 3):  # of a new run, or of one on a larger machine
-        assert chosen(earlier=odd).chosen_by == "measurement"
+        assert chosen(earlier=odd) == 2
+    assert len(two) == 3
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert chosen() == chosen(earlier=1) == Threads(2, "own")
-    assert chosen("1") == Threads(1, "user")
+    assert chosen() == chosen(earlier=1) == 2
+    assert chosen("1") == 1
+    assert len(two) == 3
 
 
 def test_what_is_tried_and_taken() -> None:
@@ -76,8 +78,7 @@ def test_a_run_writes_its_threads_down_and_keeps_them(
     said = "computing with 2 threads (measured: 2 threads 1.60 times as fast as one)"
     assert said in capsys.readouterr().err
     facts = json.loads((whole / "run.json").read_text(encoding="utf-8"))
-    threads = {"number": 2, "chosen_by": "measurement", "speeds": {"1": 1.0, "2": 1.6}}
-    assert (facts["threads"], facts["machine"]["threads"]) == (threads, 2)
+    assert facts["machine"]["threads"] == 2
     with monkeypatch.context() as patch:
         signalled(patch, step=6, number=signal.SIGTERM)
         assert pretrain(broken) == 75
@@ -92,7 +93,6 @@ def test_a_run_writes_its_threads_down_and_keeps_them(
 
 def test_a_measurement_leaves_torch_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "BUDGET_S", 0.0)
-    monkeypatch.setattr(machine, "TURN_S", 0.0)
     before, state = torch.get_num_threads(), torch.get_rng_state()
     speeds = thread_speeds([1, 2], width=100, tokens=100, bf16=True)
     assert speeds[1] == 1.0

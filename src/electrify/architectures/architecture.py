@@ -6,7 +6,7 @@ Shape suffixes: B sequences, L length, T = B * L flat tokens, V vocabulary.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -21,7 +21,7 @@ from ..model.heads import BinaryHead, Head, HeadKind, LinearHead, LMHead, Networ
 from ..model.init import init_words
 from ..tables import class_at
 from ..tokens import SpecialIds, Tokens
-from .keys import KeyTable, label, to_theirs
+from .keys import LABELS, KeyTable, to_theirs
 
 WordVectors = Callable[[int], Tensor]  # dimensions K -> [V, K]
 
@@ -54,10 +54,7 @@ class Usage:
     """What a model card says of an exported network."""
 
     code: str = "model(**inputs).logits"
-    """A line that gives the logits."""
-    reading: str = ""
-    """Lines that give `tokenizer`, `model` and whatever else that line needs, if the library's
-    class does not."""
+    """A line that gives the logits. Empty if the library's class gives none."""
     note: str = ""
     """Sentences about what the library's class does not compute."""
     tuning: str = ""
@@ -222,29 +219,16 @@ class Architecture(ABC):
 
     def starting_class(self, name: str) -> Any:
         """The class that reads such a folder when a run starts from it: `network_class`, or one
-        that also finds what `left_out` reports."""
+        that also finds what is `unread`."""
         return self.network_class(name)
 
-    def left_out(self, kind: HeadKind, missing: Collection[str]) -> str | None:
-        """What a folder has and our network with this head, which reads everything else in it, does
-        not: the end of a sentence, or None. missing: the weights that `starting_class` did not
-        find."""
-        return None
-
-    def hf_config(
-        self,
-        shape: Shape,
-        kind: HeadKind,
-        *,
-        special: SpecialIds,
-        dropout: float,
-        attention_dropout: float,
-    ) -> Any:
-        """The library's configuration of an exported network."""
+    def hf_config(self, shape: Shape, kind: HeadKind, *, special: SpecialIds, **how: float) -> Any:
+        """The library's configuration of an exported network. how: dropout and
+        attention_dropout."""
         import transformers
 
-        values = self.config_values(shape, special, dropout, attention_dropout)
-        config = getattr(transformers, self.config_class)(**values)
+        config_class = getattr(transformers, self.config_class)
+        config = config_class(**self.config_values(shape, special, **how))
         for name in self.noted:
             setattr(config, name, getattr(shape, name))
         config.architectures = [self.classes[kind]]
@@ -271,7 +255,8 @@ class Architecture(ABC):
     def odd(self, config: Any, **more: Any) -> list[str]:
         """What a configuration says that our encoder does not compute. more: as `fixed`."""
         found = []
-        for name, value in (self.fixed | {"is_decoder": False} | more).items():
+        usual = {"is_decoder": False, "tie_word_embeddings": True}
+        for name, value in (usual | self.fixed | more).items():
             said = getattr(config, name, None)
             said = self.unsaid.get(name, value) if said is None else said
             found += [f"{name} {said}"] if said != value else []
@@ -338,7 +323,8 @@ class TwoLabels(Architecture):
     def hf_config(self, shape: Shape, kind: HeadKind, **how: Any) -> Any:
         config = super().hf_config(shape, kind, **how)
         if kind == "binary":
-            label(config)
+            config.id2label = dict(LABELS)
+            config.label2id = {name: n for n, name in LABELS.items()}
         return config
 
     def binary_logits(self, output: Any) -> Tensor:

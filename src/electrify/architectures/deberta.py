@@ -4,7 +4,7 @@ DeBERTaV3's own head that detects, and DeBERTa's mask decoder."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -26,7 +26,7 @@ from ..model.init import (
 from ..model.relative import RelativeContexts
 from ..values import Count, SpecialIds
 from .architecture import Architecture, InitialValues, TwoLabels, Usage
-from .keys import KeyTable, Row, block_layers, labelled, layers, weights
+from .keys import KeyTable, Row, block_layers, labelled, layers, lm_head, weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +46,11 @@ class DebertaShape(Shape):
 
 
 POSITIONS = "deberta.embeddings.position_embeddings"
-"""The table of absolute positions that a mask decoder reads."""
-CLASSES = "electrify.architectures.deberta_classes"
+"""The table of absolute positions that a mask decoder reads, in Microsoft's language models."""
+UNREAD = {
+    f"{POSITIONS}.weight": "the table of a mask decoder; with --mask-decoder true the run has one"
+}
+ENCODER = "DebertaV2Model"
 NUMBERS = (
     *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
     *("intermediate_size", "max_position_embeddings", "layer_norm_eps"),
@@ -87,7 +90,7 @@ class Deberta(TwoLabels):
         "token": "DebertaV2ForMaskedLM",
         "binary": "DebertaV2ForTokenClassification",
     }
-    fixed: ClassVar = FIXED | {"conv_kernel_size": 0, "tie_word_embeddings": True}
+    fixed: ClassVar = FIXED | {"conv_kernel_size": 0}
     unsaid: ClassVar = {"share_att_key": False, "norm_rel_ebd": "none"}
     noted = ("position_buckets",)
     input_names = ("input_ids", "attention_mask")
@@ -130,20 +133,14 @@ class Deberta(TwoLabels):
         return DecodedLMHead(shape, words) if decoder else self.lm_head(shape, words)
 
     def for_head(self, head: Head) -> Architecture:
-        match head:
-            case ClsBinaryHead():
-                return DebertaV3(self.options)
-            case DecodedLMHead():
-                return DebertaDecoder(self.options)
-            case _:
-                return Deberta(self.options)
+        beyond = isinstance(head, ClsBinaryHead | DecodedLMHead)
+        return DebertaBeyond(self.options) if beyond else Deberta(self.options)
 
     def for_folder(self, config: Any) -> Architecture:
         """Microsoft's folders name no class, and ours with its head name that of the encoder."""
-        if getattr(config, "mask_decoder", None) is True:
-            return DebertaDecoder(self.options)
-        named = config.architectures or [DebertaV3.classes["binary"]]
-        return DebertaV3(self.options) if DebertaV3.classes["binary"] in named else self
+        detects = ENCODER in (config.architectures or [ENCODER])
+        decodes = getattr(config, "mask_decoder", None) is True
+        return DebertaBeyond(self.options) if detects or decodes else self
 
     def initialise(
         self,
@@ -207,16 +204,8 @@ class Deberta(TwoLabels):
 
     def starting_class(self, name: str) -> Any:
         """Of a language model, the class with a mask decoder."""
-        own = DebertaDecoder(self.options) if name == self.classes["token"] else self
+        own = DebertaBeyond(self.options) if name == self.classes["token"] else self
         return own.network_class(name)
-
-    def left_out(self, kind: HeadKind, missing: Collection[str]) -> str | None:
-        """The table of positions that Microsoft's language models read in a mask decoder."""
-        table = f"{POSITIONS}.weight"
-        if kind != "token" or table in missing:
-            return None
-        decoder = "the table of a mask decoder; with --mask-decoder true the run has one"
-        return f"left out {table}, {decoder}"
 
     def as_read(self, config: Any) -> Any:
         """The published folders hold the language model's head under the names of `legacy: false`,
@@ -233,91 +222,48 @@ class Deberta(TwoLabels):
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
         if kind == "binary":
             head = layers({"head.out": "classifier"}, labels=True)
-        else:
-            theirs = "lm_predictions.lm_head"
-            head = layers({"head.dense": f"{theirs}.dense", "head.norm": f"{theirs}.LayerNorm"})
-            head += (Row("head.bias_V", (f"{theirs}.bias",)),)
-        return KeyTable(self.classes[kind], encoder_rows(shape), head)
+            return KeyTable(self.classes[kind], encoder_rows(shape), head)
+        theirs = "lm_predictions.lm_head"
+        head = lm_head(f"{theirs}.dense", f"{theirs}.LayerNorm", f"{theirs}.bias")
+        return KeyTable(self.classes[kind], encoder_rows(shape), head, UNREAD)
 
 
 # ----------------------------------------------------- what the library has no class for
 
-READING = """\
-from safetensors.torch import load_file
-from torch.nn.functional import gelu, layer_norm, linear
-from transformers import AutoModel, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("FOLDER")
-model = AutoModel.from_pretrained("FOLDER")
-weights = load_file("FOLDER/model.safetensors")
+class DebertaBeyond(Deberta):
+    """DeBERTa's encoder, read and exported with what the library has no class for.
 
+    DeBERTaV3's own head that detects: to the library, its folder is one of an encoder, with weights
+    that it ignores. The mask decoder of a masked language model: the library's class reads every
+    weight of the folder but the table of positions, and computes other logits. Classes of ours
+    compute those of the run.
+    """
 
-def layer(name):
-    return [weights[f"mask_predictions.{name}.{part}"] for part in ("weight", "bias")]
-
-
-def replaced(states):  # of padded texts: padded on the right
-    x = states + states[:, :1]
-    x = layer_norm(x, x.shape[-1:], *layer("LayerNorm"), model.config.layer_norm_eps)
-    return linear(gelu(linear(x, *layer("dense"))), *layer("classifier")).squeeze(-1)
-
-"""
-"""The encoder, and a function from its states to logits."""
-
-
-class DebertaV3(Deberta):
-    """DeBERTa's encoder, read and exported with DeBERTaV3's own head that detects. The library has
-    no class with that head: to it, the folder is one of an encoder, with weights that it ignores.
-    Ours gives the two labels, as the library's class for tags does."""
-
-    classes: ClassVar = Deberta.classes | {"binary": "DebertaV2Model"}
-    own_classes: ClassVar = {"binary": f"{CLASSES}:DebertaV2Detector"}
+    classes: ClassVar = Deberta.classes | {"binary": ENCODER}
+    own_classes: ClassVar = {
+        "binary": "electrify.architectures.deberta_classes:DebertaV2Detector",
+        "token": "electrify.architectures.deberta_classes:DebertaV2Decoded",
+    }
     usage: ClassVar = {
         "binary": Usage(
-            code="replaced(model(**inputs).last_hidden_state)",
-            reading=READING,
+            code="",
             note="transformers has no class with this head, which is DeBERTaV3's own: it reads the "
-            "encoder, and reports the weights `mask_predictions` as unexpected. The code above "
-            "computes the head from the encoder's states; so does `electrify detect FOLDER TEXT`.",
-        )
-    }
-
-    def binary_head(self, shape: Shape) -> Head:
-        return ClsBinaryHead(shape)
-
-    def has_head(self, config: Any, kind: HeadKind) -> bool:
-        """Its names are its own: a folder without it lacks them."""
-        return True
-
-    def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
-        if kind != "binary":
-            return super().table(shape, kind)
-        names = {"norm": "LayerNorm", "dense": "dense", "out": "classifier"}
-        head = {f"head.{ours}": f"mask_predictions.{theirs}" for ours, theirs in names.items()}
-        return KeyTable(self.classes[kind], encoder_rows(shape), layers(head))
-
-
-class DebertaDecoder(Deberta):
-    """DeBERTa's encoder, its masked language models with a mask decoder. The library has none: its
-    class reads every weight of the folder but the table of positions, and computes other logits.
-    A class of ours computes those of the run."""
-
-    own_classes: ClassVar = {"token": f"{CLASSES}:DebertaV2Decoded"}
-    usage: ClassVar = Deberta.usage | {
+            "encoder, and reports the weights `mask_predictions` as unexpected. `electrify detect "
+            "FOLDER TEXT` computes the head.",
+        ),
         "token": Usage(
             note="This masked language model was trained through DeBERTa's mask decoder, which "
             "transformers does not have: its class ignores the table "
             f"`{POSITIONS}`, so its logits are not those of the run. `electrify evaluate FOLDER` "
             "computes with the decoder, and so does a run with `--mask-decoder true` that starts "
             "from this folder."
-        )
+        ),
     }
 
-    def masked_lm_head(self, shape: Shape, words: Words) -> Head:
-        return DecodedLMHead(shape, words)
-
-    def left_out(self, kind: HeadKind, missing: Collection[str]) -> str | None:
-        return None
+    def has_head(self, config: Any, kind: HeadKind) -> bool:
+        """The names of the head that detects are its own: a folder without it lacks them."""
+        return True
 
     def hf_config(self, shape: Shape, kind: HeadKind, **how: Any) -> Any:
         """It says that there is a decoder; the library keeps that and does not read it."""
@@ -327,7 +273,10 @@ class DebertaDecoder(Deberta):
         return config
 
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
-        known = super().table(shape, kind)
-        if kind != "token":
-            return known
-        return replace(known, head=(*known.head, *weights({"head.positions": POSITIONS})))
+        if kind == "token":
+            known = super().table(shape, kind)
+            head = (*known.head, *weights({"head.positions": POSITIONS}))
+            return replace(known, head=head, unread={})
+        names = {"norm": "LayerNorm", "dense": "dense", "out": "classifier"}
+        head = {f"head.{ours}": f"mask_predictions.{theirs}" for ours, theirs in names.items()}
+        return KeyTable(self.classes[kind], encoder_rows(shape), layers(head))

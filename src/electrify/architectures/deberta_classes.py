@@ -19,31 +19,21 @@ from transformers.models.deberta_v2.modeling_deberta_v2 import DebertaV2PreTrain
 from ..model.heads import DECODER_RUNS
 
 
-class MaskPredictions(nn.Module):
-    """linear(gelu(dense(LayerNorm(h + h_CLS)))), under Microsoft's names (2111.09543, public
-    code)."""
-
-    def __init__(self, config: Any) -> None:
-        super().__init__()
-        width = config.hidden_size
-        self.LayerNorm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-        self.dense = nn.Linear(width, width)
-        self.classifier = nn.Linear(width, 1)
-
-    def forward(self, states_BLD: Tensor, cls_B1D: Tensor) -> Tensor:
-        """[B, L]"""
-        x_BLD = self.LayerNorm(states_BLD + cls_B1D)
-        return self.classifier(gelu(self.dense(x_BLD))).squeeze(-1)
-
-
 class DebertaV2Detector(DebertaV2PreTrainedModel):
-    """The encoder with this head, and two labels a token: `original`, whose logit is 0, and
+    """The encoder with linear(gelu(dense(LayerNorm(h + h_CLS)))), under Microsoft's names
+    (2111.09543, public code), and two labels a token: `original`, whose logit is 0, and
     `replaced`."""
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
+        width = config.hidden_size
         self.deberta = DebertaV2Model(config)
-        self.mask_predictions = MaskPredictions(config)
+        layers = {
+            "LayerNorm": nn.LayerNorm(width, eps=config.layer_norm_eps),
+            "dense": nn.Linear(width, width),
+            "classifier": nn.Linear(width, 1),
+        }
+        self.mask_predictions = nn.ModuleDict(layers)
         self.post_init()
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> TokenClassifierOutput:
@@ -52,7 +42,9 @@ class DebertaV2Detector(DebertaV2PreTrainedModel):
         first_B = attention_mask.long().argmax(1)
         at_B1D = first_B[:, None, None].expand(-1, 1, states_BLD.shape[-1])
         cls_B1D = states_BLD.gather(1, at_B1D)
-        logits_BL = self.mask_predictions(states_BLD, cls_B1D)
+        head = self.mask_predictions
+        dense_BLD = gelu(head["dense"](head["LayerNorm"](states_BLD + cls_B1D)))
+        logits_BL = head["classifier"](dense_BLD).squeeze(-1)
         both_BLC: Any = torch.stack([torch.zeros_like(logits_BL), logits_BL], -1)
         return TokenClassifierOutput(logits=both_BLC)
 

@@ -24,7 +24,7 @@ from ..model.init import (
 )
 from ..values import SpecialIds
 from .architecture import Architecture, InitialValues
-from .keys import KeyTable, Row, block_layers, layers, weights
+from .keys import KeyTable, Row, block_layers, layers, lm_head, weights
 
 NUMBERS = (
     *("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
@@ -99,7 +99,14 @@ class Electra(Architecture):
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
         if model_type == "bert":
             return bert_for_masked_lm(shape, kind)
-        return electra_for_masked_lm(shape) if kind == "token" else electra_for_pre_training(shape)
+        if kind == "token":
+            theirs = "generator_predictions"
+            head = lm_head(f"{theirs}.dense", f"{theirs}.LayerNorm", "generator_lm_head.bias")
+        else:
+            theirs = "discriminator_predictions"
+            names = {"head.dense": f"{theirs}.dense", "head.out": f"{theirs}.dense_prediction"}
+            head = layers(names)
+        return KeyTable(self.classes[kind], _encoder(shape, "electra"), head)
 
     def head_tensors(self, head: Head) -> dict[str, Tensor]:
         """The library has only one form of binary head; a linear head is written in that form."""
@@ -110,18 +117,16 @@ class Electra(Architecture):
         """A linear head takes nothing from the two-layer head of another objective, because it
         cannot compute the same. A two-layer head takes nothing from a linear one: it would begin
         with zeros, whose gradients are 0 for ever, in all but two of its units."""
-        if head.kind != "binary":
-            return super().fill_head(head, named)
-        one = one_layer(named) if named.keys() == TWO_LAYERS else None
-        if isinstance(head, LinearHead) != (one is not None):
+        out_1D = named.get("out.weight")
+        linear = (
+            out_1D is not None and int(out_1D.count_nonzero()) == 2
+        )  # as `two_layers` writes it
+        if head.kind == "binary" and isinstance(head, LinearHead) != linear:
             return list(named)
-        if one is None:
-            return super().fill_head(head, named)
-        head.load_state_dict(one)
-        return []
+        if linear:
+            named = {f"out.{part}": named[f"dense.{part}"][:1] for part in ("weight", "bias")}
+        return super().fill_head(head, named)
 
-
-TWO_LAYERS = {"dense.weight", "dense.bias", "out.weight", "out.bias"}
 
 # ------------------------------------------------------------------ tables
 
@@ -139,22 +144,6 @@ def _encoder(shape: Shape, prefix: str) -> tuple[Row, ...]:
     return (*weights(words), *layers(rest), *block_layers(shape, prefix))
 
 
-def electra_for_pre_training(shape: Shape) -> KeyTable:
-    """The discriminator."""
-    theirs = "discriminator_predictions"
-    head = {"head.dense": f"{theirs}.dense", "head.out": f"{theirs}.dense_prediction"}
-    return KeyTable("ElectraForPreTraining", _encoder(shape, "electra"), layers(head))
-
-
-def electra_for_masked_lm(shape: Shape) -> KeyTable:
-    """The generator, or the encoder trained as a masked language model."""
-    theirs = "generator_predictions"
-    head = layers({"head.dense": f"{theirs}.dense", "head.norm": f"{theirs}.LayerNorm"})
-    bias = Row("head.bias_V", ("generator_lm_head.bias",))
-    tied = {"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"}
-    return KeyTable("ElectraForMaskedLM", _encoder(shape, "electra"), (*head, bias), tied)
-
-
 def bert_for_masked_lm(shape: Shape, kind: HeadKind) -> KeyTable:
     """BERT without pooler and next-sentence prediction: only for runs that start from it, because
     we always write ELECTRA. Needs embedding_size = hidden_size.
@@ -162,16 +151,8 @@ def bert_for_masked_lm(shape: Shape, kind: HeadKind) -> KeyTable:
     Its head is that of a language model; a head of another kind keeps its initial values.
     """
     theirs = "cls.predictions"
-    tied = {
-        f"{theirs}.decoder.weight": "bert.embeddings.word_embeddings.weight",
-        f"{theirs}.decoder.bias": f"{theirs}.bias",
-    }
-    dense = {
-        "head.dense": f"{theirs}.transform.dense",
-        "head.norm": f"{theirs}.transform.LayerNorm",
-    }
-    head = (*layers(dense), Row("head.bias_V", (f"{theirs}.bias",))) if kind == "token" else ()
-    return KeyTable("BertForMaskedLM", _encoder(shape, "bert"), head, tied)
+    head = lm_head(f"{theirs}.transform.dense", f"{theirs}.transform.LayerNorm", f"{theirs}.bias")
+    return KeyTable("BertForMaskedLM", _encoder(shape, "bert"), head if kind == "token" else ())
 
 
 # ------------------------------------------------------------------ linear heads
@@ -189,14 +170,3 @@ def two_layers(head: LinearHead) -> dict[str, Tensor]:
         "out.weight": torch.cat([one_1, -one_1, b_1.new_zeros(rest)])[None],
         "out.bias": torch.zeros_like(b_1),
     }
-
-
-def one_layer(named: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
-    """The linear head from which `two_layers` made these two layers; None if they compute something
-    else."""
-    head = LinearHead(named["dense.weight"].shape[1])
-    head.load_state_dict(
-        {"out.weight": named["dense.weight"][:1], "out.bias": named["dense.bias"][:1]}
-    )
-    same = all(torch.equal(named[name], t) for name, t in two_layers(head).items())
-    return head.state_dict() if same else None

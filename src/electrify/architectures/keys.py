@@ -1,14 +1,13 @@
 """Our parameter names <-> those of a class of Hugging Face's library: one table for each class,
-read in both directions.
+read in both directions, so import and export cannot disagree.
 
-A table uses every key of both sides exactly once or it raises, so import and export cannot
-disagree, and nothing is lost silently.
+That a table names every key of both sides exactly once is tested for each class (tests/parity).
+Of ours, `must_have_a_class` says it before a run trains; of theirs, the check of an export does.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,23 +31,19 @@ class Row:
 
 @dataclass(frozen=True)
 class KeyTable:
-    """The table of one class of the library."""
+    """The table of one class of the library. It does not name the copies that the library ties to
+    another parameter."""
 
     name: str
     """The class."""
     encoder: tuple[Row, ...]
     head: tuple[Row, ...]
-    tied: dict[str, str] = field(default_factory=dict)
-    """Their names for tied copies of another parameter: absent from files, present in a module's
-    state."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Weights that a folder may have beside these and our network has not, each with what it is."""
 
     @property
     def rows(self) -> tuple[Row, ...]:
         return self.encoder + self.head
-
-
-class KeyMismatchError(ValueError):
-    """Raised if the tensors and the table do not name the same keys exactly once."""
 
 
 def layers(
@@ -68,6 +63,12 @@ def layers(
 def weights(names: Mapping[str, str]) -> tuple[Row, ...]:
     """The rows of layers without biases, and of tables."""
     return layers(names, parts=("weight",))
+
+
+def lm_head(dense: str, norm: str, bias: str) -> tuple[Row, ...]:
+    """The rows of a language model's head, by their names of its parts. Its output layer is the
+    word table."""
+    return (*layers({"head.dense": dense, "head.norm": norm}), Row("head.bias_V", (bias,)))
 
 
 def block_layers(shape: Shape, prefix: str, *, attention: str = "{}") -> tuple[Row, ...]:
@@ -91,22 +92,8 @@ def block_layers(shape: Shape, prefix: str, *, attention: str = "{}") -> tuple[R
     return tuple(rows)
 
 
-def _must_name(have: Collection[str], want: Iterable[str], what: str) -> None:
-    """Raises KeyMismatchError unless both name the same keys, and the second each key once."""
-    times = Counter(want)
-    for wrong, how in (
-        ([name for name, n in times.items() if n > 1], "named twice by the table"),
-        (times.keys() - set(have), "missing"),
-        (set(have) - times.keys(), "unknown to the table"),
-    ):
-        if wrong:
-            raise KeyMismatchError(f"{what}: {len(wrong)} {how}, first {min(wrong)}")
-
-
 def to_theirs(rows: Collection[Row], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our parameters under their names, each a contiguous copy. Raises KeyMismatchError unless
-    every key of both sides is used exactly once."""
-    _must_name(ours, (row.ours for row in rows), "our parameters")
+    """Our parameters under their names, each a contiguous copy."""
     out: dict[str, Tensor] = {}
     for row in rows:
         t = ours[row.ours].detach()
@@ -115,38 +102,19 @@ def to_theirs(rows: Collection[Row], ours: Mapping[str, Tensor]) -> dict[str, Te
         cut = t.reshape(len(row.theirs), -1, *t.shape[1:])
         for name, part in zip(row.theirs, cut, strict=True):
             out[name] = part.clone(memory_format=torch.contiguous_format)
-    _must_name(out, (name for row in rows for name in row.theirs), "their parameters")
     return out
 
 
 def to_ours(rows: Collection[Row], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Their parameters (without the tied ones) under our names. Raises KeyMismatchError unless
-    every key of both sides is used exactly once."""
-    _must_name(theirs, (name for row in rows for name in row.theirs), "their parameters")
+    """Their parameters under our names."""
     out: dict[str, Tensor] = {}
     for row in rows:
         t = torch.cat([theirs[name].detach() for name in row.theirs])
         out[row.ours] = t[1:] - t[:1] if row.labels else t
-    _must_name(out, (row.ours for row in rows), "our parameters")
     return out
 
 
-def without_tied(table: KeyTable, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Their parameters without the tied copies. Raises KeyMismatchError if a copy has values of its
-    own, which our network cannot hold."""
-    for name, source in table.tied.items():
-        if name in theirs and source in theirs and not torch.equal(theirs[name], theirs[source]):
-            raise KeyMismatchError(f"their parameters: {name} should repeat {source} and does not")
-    return {name: t for name, t in theirs.items() if name not in table.tied}
-
-
 LABELS = {0: "original", 1: "replaced"}
-
-
-def label(config: Any) -> None:
-    """Names the labels in a configuration of the library."""
-    config.id2label = dict(LABELS)
-    config.label2id = {name: n for n, name in LABELS.items()}
 
 
 def labelled(config: Any) -> bool:

@@ -232,8 +232,7 @@ class ModernBert(TwoLabels):
             rows = (*head, *layers({"head.out": "classifier"}, labels=True))
             return KeyTable(self.classes[kind], encoder_rows(shape), rows)
         rows = (*head, Row("head.bias_V", ("decoder.bias",)))
-        tied = {"decoder.weight": "model.embeddings.tok_embeddings.weight"}
-        return KeyTable(self.classes[kind], encoder_rows(shape), rows, tied)
+        return KeyTable(self.classes[kind], encoder_rows(shape), rows)
 
 
 def _every(config: Any) -> int:

@@ -66,11 +66,6 @@ AUTO = (
     '`AutoModel.from_pretrained("FOLDER")` gives the encoder, '
     "`AutoModelForSequenceClassification` and its like a model to fine-tune."
 )
-MACHINE = (
-    *("device_name", "world_size", "cores", "platform", "python", "cuda", "torch", "transformers"),
-    *("tokenizers", "electrify", "commit"),
-)
-"""Of what run.json holds about the machine."""
 NOT_RESULTS = {"kind", "step", "tokens", "epoch", "seconds", "time"}
 MOST_NAMED = 5
 
@@ -90,11 +85,14 @@ def model_card(run: Run, part: str, model: ExportedModel, state: Mapping[str, An
     config, facts, log = run.config, run.facts, run.folder / METRICS
     shown, use = _shown(run, part), model.architecture.usage.get(model.head.kind, Usage())
     fills = shown.fills and not use.note
-    reading = use.reading or READING.format(model.table().name)
-    code = [FILLING] if fills else [reading, INPUTS, LOGITS[shown.logits].format(use.code)]
     note = so_far(config, part, state)
-    if part == DISCRIMINATOR and note:  # the encoder alone
+    if not use.code or (part == DISCRIMINATOR and note):  # the encoder alone
         code = [READING.format("AutoModel"), INPUTS, STATES]
+    elif fills:
+        code = [FILLING]
+    else:
+        logits = LOGITS[shown.logits].format(use.code)
+        code = [READING.format(model.table().name), INPUTS, logits]
     notes = [note, use.note, AUTO, use.tuning]
     records = read(log) if log.is_file() else []
     last = config.train.max_steps if state is None else state["step"]
@@ -209,21 +207,23 @@ def details(run: Run) -> dict[str, Any]:
     config, facts = run.config, run.facts
     starts = {name: getattr(config.train, name) for name in STARTS}
     recipe = override(config, {name: start_name(start) for name, start in starts.items() if start})
-    machine, values = facts["machine"], values_of(recipe)
+    values = values_of(recipe).items()
     return {
         # Without how often something is saved or logged.
-        "recipe": {name: value for name, value in values.items() if name in facts["recipe"]},
+        "recipe": {name: value for name, value in values if name in facts["recipe"]},
         "corpus": {"counts": facts["corpus"]["counts"], "sources": _sources(facts)},
         "tokenizer": facts["tokenizer_sha256"],
-        "machine": {name: machine[name] for name in MACHINE if machine.get(name) is not None},
+        "machine": facts["machine"],
     }
 
 
 def _sources(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The sources of the corpus, which name no folder of the machine."""
-    found = [source for source in facts["corpus"]["sources"] if source["name"]]
-    own = ({"name": p.name} if (p := Path(s["name"])).is_absolute() else {} for s in found)
-    return [source | name for source, name in zip(found, own, strict=True)]
+    found = [dict(source) for source in facts["corpus"]["sources"] if source["name"]]
+    for source in found:
+        if Path(source["name"]).is_absolute():
+            source["name"] = Path(source["name"]).name
+    return found
 
 
 def is_of_hub(start: str) -> bool:

@@ -47,13 +47,14 @@ from . import card
 from .agreement import check_folder
 from .card import Run
 from .loading import load_config, load_tokenizer, positions_in, quiet
-from .options import Export
-from .places import METADATA, metadata_of, must_be_run
+from .options import SETTINGS, Export
+from .places import METADATA, metadata_of
 
-SETTINGS = "config.json"
 WEIGHTS = "model.safetensors"
 CARD = "README.md"
 FILES = {SETTINGS, WEIGHTS, f"{WEIGHTS}.index.json", GRAPH, CARD, METADATA, *TOKENIZER_FILES}
+DECISIVE = ("run", "part", "format")
+"""What the metadata of two models that are the same at another step has in common."""
 MAX_SEQ_LENGTH = 512
 """That of `electrify embed`."""
 
@@ -97,8 +98,7 @@ def export(
 
 
 def read_run(run: Path) -> tuple[Recipe, dict[str, Any]]:
-    """Recipe and facts of a run folder. Raises UserError if it is not one."""
-    must_be_run(run)
+    """Recipe and facts of a run folder. Raises UserError."""
     return load(run / CONFIG, trusted=False), read_json(run / FACTS)
 
 
@@ -114,11 +114,8 @@ def _restored(its: Run, step: int | None) -> tuple[Built, dict[str, Any]]:
     if step is None:
         found = checkpoint.newest(run)
         if found is None:
-            raise UserError(
-                f"{run} has no complete checkpoint to export",
-                "continue the run until it has saved one",
-            )
-        _, tensors, state = found
+            raise UserError(f"{run} has no complete checkpoint. Continue it until it has saved one")
+        tensors, state = found
     else:
         there = checkpoint.steps(run)
         known = ", ".join(map(str, there)) or "none"
@@ -140,22 +137,18 @@ def _restored(its: Run, step: int | None) -> tuple[Built, dict[str, Any]]:
 # ------------------------------------------------------------------ one folder
 
 
-def must_be_replaceable(target: Path, **same: Any) -> None:
-    """Raises UserError if a model may not be written there: the folder is not ours, or holds a
-    model with other metadata."""
-    must_be_ours(target, METADATA)
-    earlier = metadata_of(str(target)) if target.is_dir() else {}
-    need(
-        not earlier or all(earlier.get(key) == value for key, value in same.items()),
-        f"{target} holds another model ({earlier.get('part')})",
-        "choose another --output-dir",
-    )
-
-
 @contextmanager
 def model_folder(target: Path, metadata: Mapping[str, Any]) -> Iterator[Path]:
     """A hidden folder beside the target, which takes its place when the block ends without an
-    error. What the user has put beside an earlier model stays."""
+    error. What the user has put beside an earlier model stays. Raises UserError if the target is
+    not ours, or holds the model of another run, part or format."""
+    must_be_ours(target, METADATA)
+    earlier = metadata_of(str(target)) if target.is_dir() else {}
+    need(
+        not earlier or all(earlier.get(key) == metadata.get(key) for key in DECISIVE),
+        f"{target} holds another model ({earlier.get('part')})",
+        "choose another --output-dir",
+    )
     with written(target.resolve()) as new:
         new.mkdir(parents=True)
         yield new
@@ -176,9 +169,7 @@ def _write(
     """Written beside the target, checked there, and renamed. state: that of a checkpoint."""
     config, facts, model = its.config, its.facts, built.exports[part]
     special, named = special_ids(facts), config.model.architecture
-    # The same run at another step is the same model.
     of_run = text_hash(json.dumps([facts["recipe"], facts["starts"]], sort_keys=True))
-    must_be_replaceable(target, part=part, run=of_run)
     metadata = card.details(its) | {
         "part": part,
         "objective": config.objective.objective,
@@ -196,9 +187,7 @@ def _write(
     return target
 
 
-def write_model(
-    folder: Path, model: ExportedModel, *, special: SpecialIds, **dropout: float
-) -> None:
+def write_model(folder: Path, model: ExportedModel, *, special: SpecialIds, **dropout: Any) -> None:
     """config.json and model.safetensors of a network. dropout: as build.dropout_of."""
     known, shape, kind = model.architecture, model.encoder.shape, model.head.kind
     with quiet():
@@ -238,7 +227,6 @@ def export_as(options: Export) -> str:
     which: dict[str, Any] = {"part": options.part, "step": options.step}
     if options.format == "hf":
         return str(export(model, target, **which))
-    must_be_replaceable(target, format=options.format)
     with TemporaryDirectory() as made:
         if (Path(model) / CONFIG).is_file():
             model = str(export(model, Path(made) / options.part, **which))
@@ -262,11 +250,10 @@ def write_sentence_transformer(model: str, folder: Path) -> None:
     load_tokenizer(model, vocab_size=config.vocab_size)
     relative = not getattr(config, "position_biased_input", True)
     length = MAX_SEQ_LENGTH if relative else min(MAX_SEQ_LENGTH, positions_in(config))
-    # These names are those of version 5, too.
-    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    of = "sentence_transformers.models"  # these names are those of version 5, too
     modules = [
-        {"idx": k, "name": str(k), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for k, (path, kind) in enumerate(kinds.items())
+        {"idx": 0, "name": "0", "path": "", "type": f"{of}.Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{of}.Pooling"},
     ]
     pooling = {"word_embedding_dimension": config.hidden_size, "pooling_mode_mean_tokens": True}
     for path in source.iterdir():

@@ -63,7 +63,9 @@ def load_config(path: str, *, causal: bool = False) -> Any:
     UserError."""
     check_place(path)
     must_be_of_torch(path)
-    config = read_config(path)
+    # A config.json may hold anything, and may raise anything.
+    with quiet(), failing_as(f"{path}: cannot be loaded as a Hugging Face model"):
+        config = AutoConfig.from_pretrained(path, trust_remote_code=False)
     kind = config.model_type
     need(type(config) in MODEL_MAPPING, f"{path}: AutoModel has no model of type {kind!r}")
     need(
@@ -76,21 +78,7 @@ def load_config(path: str, *, causal: bool = False) -> Any:
         "encoder is needed",
     )
     with quiet():
-        computing_plainly(config)
-    return config
-
-
-def read_config(path: str, **options: Any) -> Any:
-    """The library's configuration, whatever model it is. options: of the library. Raises
-    UserError, also if the weights are quantised."""
-    # A config.json may hold anything, and may raise anything.
-    with quiet(), failing_as(f"{path}: cannot be loaded as a Hugging Face model"):
-        config = AutoConfig.from_pretrained(path, **{"trust_remote_code": False} | options)
-    need(
-        getattr(config, "quantization_config", None) is None,
-        f"{path}: its weights are quantised (quantization_config in config.json). Load it where it "
-        "was made and save it in float32",
-    )
+        _compute_plainly(config)
     return config
 
 
@@ -103,7 +91,7 @@ def is_causal(config: Any) -> bool:
     return one_way and config.model_type not in BOTH_WAYS
 
 
-def computing_plainly(config: Any) -> None:
+def _compute_plainly(config: Any) -> None:
     """Sets the options that the caller should choose, not whoever saved the weights: what a forward
     pass returns, and which implementation computes attention."""
     # The library's own choice for this machine; before the outputs, which are checked against it.

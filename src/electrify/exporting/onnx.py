@@ -17,7 +17,7 @@ import tarfile
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +33,6 @@ from ..text.tokenizer import rewrite_settings
 from .agreement import ExportError
 from .loading import load_config, load_tokenizer, load_weights, made_for, quiet
 
-Quantization = Literal["none", "int8"]
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 TOLERANCE = 1e-4
 """How far outputs may differ from torch's, relative to their largest value where that exceeds 1."""
@@ -72,9 +71,7 @@ without PyTorch: `pip install 'electrify[onnx]'`.
 """
 
 
-def write_onnx(
-    model: str, folder: Path, metadata: dict[str, Any], *, quantize: Quantization = "none"
-) -> str:
+def write_onnx(model: str, folder: Path, metadata: dict[str, Any], *, quantize: str) -> str:
     """Writes the graph of a model folder or Hub id with its tokenizer into the folder, and adds to
     the metadata what was compared. Returns that, for the user. Raises UserError if the model has no
     head or cannot be exported, ExportError if onnxruntime does not compute the same."""
@@ -92,13 +89,12 @@ def write_onnx(
     write_graph(path, graph, positions)
     with failing_as("onnxruntime cannot run this model"):
         exact = OnnxModel.of(str(folder), "auto")
-        worst, metadata["compared"] = compared(exact, graph, positions)
-    metadata["difference"] = worst
-    lists = (graph.inputs, graph.outputs, metadata["compared"])
-    inputs, outputs, shapes = (", ".join(names) for names in lists)
+        worst, shapes = compared(exact, graph, positions)
+    metadata |= {"difference": worst, "compared": shapes}
+    inputs, outputs = ", ".join(graph.inputs), ", ".join(graph.outputs)
     report = [
         f"reads {inputs} (int64, batch x length, up to {positions:,} tokens), gives {outputs}",
-        f"compared with torch on batches of {shapes} tokens: difference {worst:.1e}",
+        f"compared with torch on batches of {', '.join(shapes)} tokens: difference {worst:.1e}",
     ]
     if quantize == "int8":
         quantize_int8(path)
@@ -128,9 +124,7 @@ def load_network(model: str) -> tuple[Any, Any]:
     )
     network, missing = load_weights(cls, model, config)
     need(not missing, f"{model} lacks weights ({', '.join(missing[:4])})")
-    tokenizer = load_tokenizer(model, vocab_size=config.vocab_size)
-    need(tokenizer.is_fast, f"{model}: its tokenizer has no tokenizer.json")
-    return network, tokenizer
+    return network, load_tokenizer(model, vocab_size=config.vocab_size)
 
 
 class Graph(nn.Module):
@@ -194,13 +188,9 @@ def compared(model: OnnxModel, graph: Graph, positions: int) -> tuple[float, lis
     batches. Raises ExportError if it exceeds TOLERANCE."""
     of_texts = type(graph.network).__name__.endswith("ForSequenceClassification")
     rng, vocabulary = np.random.default_rng(0), model.config["vocab_size"]
-    worst, shapes = 0.0, list[str]()
-    for rows, most in SHAPES:
-        length = min(most, positions)
-        shape = f"{rows}x{length}"
-        if shape in shapes:
-            continue
-        shapes.append(shape)
+    batches = dict.fromkeys((rows, min(most, positions)) for rows, most in SHAPES)
+    worst, shapes = 0.0, [f"{rows}x{length}" for rows, length in batches]
+    for rows, length in batches:
         # Each row is shorter than the one before it, so that all lengths of padding occur.
         lengths = [max(1, length - k * length // rows) for k in range(rows)]
         ids = [rng.integers(5, vocabulary, n).tolist() for n in lengths]

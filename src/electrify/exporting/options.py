@@ -1,4 +1,5 @@
-"""The options of `electrify export`."""
+"""The options of `electrify export` and `electrify push`, and what is sent to the Hub: a fixed list
+of the files of a model."""
 
 from __future__ import annotations
 
@@ -7,10 +8,21 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import need
+from ..progress import say
 from ..tables import DISCRIMINATOR
 from ..train import CONFIG
 from ..values import Natural, Options, Positional
-from .places import check_place, model_in, must_be_run
+from .places import METADATA, check_place, model_in
+
+SETTINGS = "config.json"
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "model.onnx")
+PATTERNS = (
+    *(SETTINGS, *WEIGHTS, "model-*-of-*.safetensors", METADATA, "README.md"),
+    *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
+    *("[0-9]_*/config.json", "[0-9]_*/model.safetensors"),
+)
+"""The files of a model, and the modules of sentence-transformers. Those of its tokenizer are added,
+and nothing else is sent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +51,70 @@ class Export(Options):
 
     def must_exist(self) -> None:
         """Raises UserError if there is nothing of this kind to export, before torch is imported."""
-        run = Path(self.model)
-        if self.format == "hf" or (run / CONFIG).is_file():
-            must_be_run(run)
-        else:
-            whole = self.part == DISCRIMINATOR and self.step is None
-            need(whole, "--part and --step are for runs")
-            self.set("model", model_in(self.model))
-            check_place(self.model)
+        if (Path(self.model) / CONFIG).is_file():
+            return
+        fact = f"{self.model} is not a run folder: it has no {CONFIG}"
+        need(self.format != "hf", fact, "give the --output-dir of electrify pretrain")
+        whole = self.part == DISCRIMINATOR and self.step is None
+        need(whole, "--part and --step are for runs")
+        self.set("model", model_in(self.model))
+        check_place(self.model)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Push(Options):
+    """Which folder is uploaded, and where to."""
+
+    folder: Positional[str]
+    """Model folder: an export, a fine-tuned model, or a run, of which discriminator/ is sent."""
+    repo_id: Positional[str]
+    """Repository on the Hub, USER/NAME. It is made if it does not exist. The token is the one of
+    `hf auth login` or HF_TOKEN."""
+    private: bool = True
+    """Make a new repository private. An existing one stays as it is."""
+    dry_run: bool = False
+    """List the files with their sizes, and send nothing."""
+    revision: str | None = None
+    """Branch, which is made if it does not exist [default: main]."""
+    commit_message: str | None = None
+    """Message of the commit [default: that of huggingface_hub]."""
+
+    def check(self) -> None:
+        need("/" in self.repo_id, f"repo_id must be USER/NAME, not {self.repo_id!r}")
+
+    def send(self) -> dict[str, int]:
+        """Sends the files, but for a dry run. Returns their names and sizes in bytes."""
+        folder = Path(model_in(self.folder))
+        sizes = {str(f.relative_to(folder)): f.stat().st_size for f in files_of(folder)}
+        if self.dry_run:
+            return sizes
+        from huggingface_hub import HfApi
+
+        api = HfApi()
+        repo = api.create_repo(self.repo_id, private=self.private, exist_ok=True)
+        if self.revision is not None:
+            api.create_branch(repo.repo_id, branch=self.revision, exist_ok=True)
+        api.upload_folder(
+            repo_id=repo.repo_id,
+            folder_path=folder,
+            allow_patterns=list(sizes),
+            revision=self.revision,
+            commit_message=self.commit_message,
+        )
+        say(f"the model is at {repo}")
+        return sizes
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files that are sent. Raises UserError for a folder without a model."""
+    from ..text.tokenizer import TOKENIZER_FILES  # which imports numpy
+
+    patterns = (*PATTERNS, *TOKENIZER_FILES)
+    found = sorted({f for pattern in patterns for f in folder.glob(pattern) if f.is_file()})
+    names = {f.name for f in found if f.parent == folder}
+    need(
+        SETTINGS in names and bool(names.intersection(WEIGHTS)),
+        f"{folder} holds no model ({SETTINGS} with {WEIGHTS[0]} or {WEIGHTS[-1]}). Name a run, an "
+        "export or a fine-tuned model",
+    )
+    return found

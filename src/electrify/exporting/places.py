@@ -11,7 +11,7 @@ from ..errors import need
 from ..files import read_json
 from ..hub import file_of, must_be_reachable
 from ..tables import DISCRIMINATOR
-from ..train import CONFIG, FACTS
+from ..train import CONFIG
 
 METADATA = "electrify.json"
 """The file of our model folders that says what the model is: its part (the network of a run, or
@@ -71,13 +71,3 @@ def check_place(path: str) -> None:
         (folder / "config.json").is_file(),
         f"{path}: the folder holds no config.json, so it is not a Hugging Face model{hint}",
     )
-
-
-def must_be_run(run: Path) -> None:
-    """Raises UserError for a folder that is not that of a run."""
-    for name in (CONFIG, FACTS):
-        need(
-            (run / name).is_file(),
-            f"{run} is not a run folder: it has no {name}. Give the --output-dir of electrify "
-            "pretrain",
-        )

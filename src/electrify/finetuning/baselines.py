@@ -32,10 +32,6 @@ Fitted = Callable[[Sequence[Any]], tuple[Any, Any]]
 """Examples -> predictions (classes or values [N], classes [N, C], or tags) and probabilities."""
 
 
-def is_baseline(model: str) -> bool:
-    return model.startswith(BASELINE)
-
-
 def applies(model: str, task: TaskData) -> bool:
     """Whether a model can do a task. Only baselines and probes cannot do every one."""
     if model in (TFIDF, OVERLAP):
@@ -49,17 +45,18 @@ def answer(
 ) -> dict[str, float]:
     """Fits a baseline to training examples and scores it on the task's validation set and further
     sets. class_weights: none or balanced. Raises UserError without scikit-learn."""
-    metrics.need("sklearn")
+    metrics.require()
     if task.kind == "tagging":
         fitted = _frequent_tags(examples)
     else:
         weights = None if class_weights == "none" else class_weights
         fitted = _of_texts(model, task, examples, weights)
-    scores = metrics.scores_of(task, task.validation, *fitted(task.validation))
-    for name, further in task.also:
-        its = metrics.scores_of(task, further, *fitted(further))
-        scores |= {f"{metric}_{name}": value for metric, value in its.items()}
-    return scores
+    sets = ((task.validation, ""), *((further, f"_{name}") for name, further in task.also))
+    return {
+        metric + ending: value
+        for held, ending in sets
+        for metric, value in metrics.scores_of(task, held, *fitted(held)).items()
+    }
 
 
 def _frequent_tags(examples: Sequence[Sentence]) -> Fitted:
@@ -78,23 +75,17 @@ def _of_texts(
     from sklearn.dummy import DummyRegressor
     from sklearn.linear_model import Ridge
 
-    targets = targets_of(task, examples)
-    features = _nothing
-    if model == OVERLAP:
-        features = _shared_words
-    elif model == TFIDF and any(_text(e).strip() for e in examples):
-        features = _tfidf(examples)
-    rows = features(examples)
+    features = {MAJORITY: _nothing, OVERLAP: _shared_words}.get(model) or _tfidf(examples)
+    rows, targets = features(examples), targets_of(task, examples)
     if task.kind == "regression":
-        line = DummyRegressor() if features is _nothing else Ridge(1 / STRENGTH)
+        line = DummyRegressor() if model == MAJORITY else Ridge(1 / STRENGTH)
         line.fit(rows, targets)
         return lambda held: (line.predict(features(held)), None)
     # With several labels, each class is a classification of its own.
     single = task.kind == "classification"
     classes = len(task.labels) if single else 2
-    learnable = features is not _nothing
     columns = [targets] if single else targets.T
-    models = [_logistic(rows, column, weights, learnable=learnable) for column in columns]
+    models = [_logistic(rows, each, weights, learnable=model != MAJORITY) for each in columns]
 
     def fitted(held: Sequence[Example]) -> tuple[Array, Array]:
         rows, found = features(held), np.zeros((len(models), len(held), classes))

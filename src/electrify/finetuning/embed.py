@@ -24,7 +24,7 @@ from ..progress import Progress
 from ..text.streams import ending_of
 from ..values import given_texts
 from . import new_texts
-from .encoding import Truncation, fitting, rows_of_texts
+from .encoding import TextRows, fitting
 from .new_texts import After, Files
 from .options import EmbedConfig
 from .tasks import Example
@@ -53,7 +53,7 @@ class Embedder:
         self.device = pick_device(options.device)
         self.bf16 = loop.computes_in_bf16(options.bf16, self.device)
         self.reader, self.length = self.loaded(options.model)
-        self.truncation = Truncation(self.reader, self.length)
+        self.text_rows = TextRows(self.reader, self.length)
 
     def loaded(self, model: str) -> tuple[Any, int]:
         """The model with its tokenizer, and the most tokens of a text."""
@@ -79,8 +79,7 @@ class Embedder:
         """[N, D], float32. Raises UserError if they are not numbers."""
         from . import loop
 
-        rows = loop.Rows.of(self.reader, *rows_of_texts(self.reader, examples, self.length))
-        self.truncation.add(examples, rows.lengths_N.tolist())
+        rows = loop.Rows.of(self.reader, *self.text_rows(examples))
         outputs, each = lambda batch: [self.vectors(batch)], lambda _, vector_D: vector_D
         return np.stack(loop.answers(self.reader.encoder, rows, outputs, each, after))
 
@@ -113,7 +112,7 @@ class SentenceEmbedder(Embedder):
         texts = [example.text for example in examples]
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             found_ND = self.model.encode(texts, show_progress_bar=False)
-        self.truncation.add(examples, [self.length] * len(examples))
+        self.text_rows.count(examples, [self.length] * len(examples))
         after(1.0)
         return np.asarray(found_ND, np.float32)
 
@@ -188,8 +187,8 @@ def embed_files(options: EmbedConfig) -> str:
             _npy(stream, vectors, embedder.reader.width)
         else:
             _parquet(stream, vectors, columns, embedder.reader.width)
-    new_texts.tell([embedder.truncation.text(), "" if corpus else closeness(options.model)])
-    return new_texts.done(options.output_file, embedder.truncation.texts, began)
+    new_texts.tell([embedder.text_rows.note(), "" if corpus else closeness(options.model)])
+    return new_texts.done(options.output_file, embedder.text_rows.texts, began)
 
 
 def closeness(model: str) -> str:
@@ -210,7 +209,7 @@ def _vectors(options: EmbedConfig, embedder: Any, files: Files, corpus: Files | 
         blocks = (block for _, block in new_texts.in_blocks(corpus, embedder, title=title))
         width, whiten = embedder.reader.width, options.whiten is not None
         transform = fitted(blocks, width=width, whiten=whiten, shown=corpus.paths[0])
-        embedder.truncation.texts = embedder.truncation.truncated = 0
+        embedder.text_rows.texts = embedder.text_rows.truncated = 0
     for items, vectors_ND in new_texts.in_blocks(files, embedder, title="embed"):
         yield items, vectors_ND if transform is None else transform(vectors_ND)
 
@@ -272,7 +271,7 @@ def embed(
                 bar.advance(len(block_ND))
     found_ND = np.concatenate(found)
     unknown = new_texts.unknown_note(embedder, map(Example, given))
-    new_texts.tell([unknown, embedder.truncation.text()])
+    new_texts.tell([unknown, embedder.text_rows.note()])
     if corpus is not None:
         blocks = _blocks(embedder, given_texts(corpus), size)
         how: dict[str, Any] = {"width": width, "whiten": whiten is not None}

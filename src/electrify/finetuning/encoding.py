@@ -100,44 +100,43 @@ def fitting(reader: Any, wanted: int | None, default: int) -> int:
 # ------------------------------------------------------------------ whole texts
 
 
-def encoded(reader: Any, examples: Sequence[Example], **options: Any) -> Any:
-    """Token ids and types of texts or pairs."""
-    texts = [e.text for e in examples]
-    pairs = [e.pair or "" for e in examples] if examples[0].pair is not None else None
-    options |= {"padding": False, "return_attention_mask": False}
-    options["return_token_type_ids"] = reader.segments
-    # The library warns of texts that are too long.
-    return reader.tokenizer(texts, pairs, verbose=False, **options)
-
-
-def rows_of_texts(reader: Any, examples: Sequence[Example], length: int) -> tuple[Lists, Lists]:
-    """Token ids and, if the model has segments, token types. Texts beyond `length` are truncated,
-    the longer of a pair first."""
-    found = encoded(reader, examples, truncation=True, max_length=length)
-    pad = reader.tokenizer.pad_token_id
-    # A model without special tokens reads an empty text as padding.
-    ids = [row or [pad] for row in found["input_ids"]]
-    return ids, [row or [0] for row in found["token_type_ids"]] if reader.segments else ()
-
-
-class Truncation:
-    """Counts the texts that were truncated to `length` tokens for a model."""
+class TextRows:
+    """Makes texts, or pairs of them, to rows of at most `length` tokens, and counts those that were
+    truncated."""
 
     def __init__(self, reader: Any, length: int) -> None:
         self.reader, self.length = reader, length
         self.texts = self.truncated = self.longest = 0
 
-    def add(self, examples: Sequence[Example], lengths: Sequence[int]) -> None:
+    def __call__(self, examples: Sequence[Example]) -> tuple[Lists, Lists]:
+        """Token ids and, if the model has segments, token types. Texts beyond `length` are
+        truncated, the longer of a pair first."""
+        found = self._encoded(examples, truncation=True, max_length=self.length)
+        pad = self.reader.tokenizer.pad_token_id
+        # A model without special tokens reads an empty text as padding.
+        ids = [row or [pad] for row in found["input_ids"]]
+        self.count(examples, list(map(len, ids)))
+        return ids, [row or [0] for row in found["token_type_ids"]] if self.reader.segments else ()
+
+    def _encoded(self, examples: Sequence[Example], **options: Any) -> Any:
+        texts = [e.text for e in examples]
+        pairs = [e.pair or "" for e in examples] if examples[0].pair is not None else None
+        options |= {"padding": False, "return_attention_mask": False}
+        options["return_token_type_ids"] = self.reader.segments
+        # The library warns of texts that are too long.
+        return self.reader.tokenizer(texts, pairs, verbose=False, **options)
+
+    def count(self, examples: Sequence[Example], lengths: Sequence[int]) -> None:
         """Counts texts whose rows have these lengths. Only those of full length are tokenised
         again."""
         self.texts += len(examples)
         full = [e for e, n in zip(examples, lengths, strict=True) if n >= self.length]
         if full:
-            wanted = [len(ids) for ids in encoded(self.reader, full)["input_ids"]]
+            wanted = [len(ids) for ids in self._encoded(full)["input_ids"]]
             self.truncated += sum(n > self.length for n in wanted)
             self.longest = max(self.longest, *wanted)
 
-    def text(self) -> str:
+    def note(self) -> str:
         """One sentence and what to do; empty if nothing was truncated."""
         if not self.truncated:
             return ""

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..train.machine import pick_device
-from .encoding import fitting, rows_of_texts
+from .encoding import fitting
 from .loop import Batch, Rows, answers, mean_state
 from .metrics import spearman
 from .model import load_encoder
@@ -62,12 +62,8 @@ class Features:
     words_NL: Tensor | None = None
     spots: Any = None
 
-    @property
-    def device(self) -> torch.device:
-        return self.features_RF.device
-
     def batch(self, index_B: Tensor) -> Batch:
-        at_B = index_B.to(self.device)
+        at_B = index_B.to(self.features_RF.device)
         lengths_B = self.lengths_N[index_B]
         if self.words_NL is None:
             inputs = {"features": self.features_RF[at_B]}
@@ -75,7 +71,7 @@ class Features:
         words_BL = self.words_NL[at_B, : int(lengths_B.max())]
         firsts_N = self.lengths_N.cumsum(0) - self.lengths_N
         places_BL = firsts_N[index_B][:, None] + torch.arange(words_BL.shape[1])
-        features = self.features_RF[places_BL.to(self.device)[words_BL]]
+        features = self.features_RF[places_BL.to(words_BL.device)[words_BL]]
         inputs = {"features": features, "words": words_BL}
         return Batch(inputs, lengths_B, words_BL, self.targets[at_B])
 
@@ -141,13 +137,6 @@ class Probed(Problem):
 class FrozenTexts(Probed, Texts):
     """The texts of a pair are read one by one."""
 
-    def notes(self, examples: Sequence[Example], rows: Any) -> list[str]:
-        texts = [Example(t) for e in examples for t in (e.text, e.pair) if t is not None]
-        return super().notes(texts, self.read(texts))
-
-    def read(self, texts: Sequence[Example]) -> Rows:
-        return Rows.of(self.reader, *rows_of_texts(self.reader, texts, self.max_seq_length))
-
     def features(self, examples: Sequence[Example]) -> Features:
         features_NF, *second = self.mean_states(examples)
         for v_NF in second:
@@ -164,7 +153,7 @@ class FrozenTexts(Probed, Texts):
             return torch.cat([mean_state(x_BLD, batch) for x_BLD in self.states(batch)], -1)
 
         for texts in zip(*([e.text, e.pair][: 1 + self.pairs] for e in examples), strict=True):
-            rows = self.read([Example(text or "") for text in texts])
+            rows = Rows.of(self.reader, *self.text_rows([Example(text or "") for text in texts]))
             yield self.computed(rows, means, lambda _, x_F: x_F[None])
 
 

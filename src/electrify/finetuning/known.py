@@ -14,15 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError, failing_as, must_have, need
+from ..errors import UserError, need
 from ..exporting.places import may_be_on_hub
-from ..hub import must_be_reachable
 from ..text.columns import number_of, text_columns
-from ..text.tables import Row, lines
+from ..text.tables import Row, hub_rows
 from . import read
 from .options import FinetuneConfig
 from .split import validated
-from .tasks import Described, Example, KnownTask, Sentence, TaskData, tasks_named
+from .tasks import Described, Example, KnownTask, TaskData, tasks_named
 
 MALFORMED = 0.01
 """Share of the lines of an official file that may be malformed: QQP's train.tsv has a few among
@@ -56,11 +55,10 @@ def read_task(row: KnownTask, data_dir: str | None, *, test: bool = False) -> Ta
     file = _training_file(row, folder)
     if file is not None:
         return _task(row, partial(_in_folder, row, file.parent), test=test)
-    is_there = folder.is_dir()
-    on_hub = any(folder.glob("*/*.parquet")) if is_there else may_be_on_hub(source)
-    what = f"no {wanted} for {row.name} there" if is_there else "no such folder"
-    need(row.hub is not None and on_hub, f"--data-dir {source}: {what}")
-    return _task(*_splits(row, str(folder) if is_there else source), test=test)
+    is_clone = any(folder.glob("*/*.parquet"))
+    on_hub = is_clone or (may_be_on_hub(source) and not folder.exists())
+    need(row.hub is not None and on_hub, f"--data-dir {source}: no {wanted} for {row.name} there")
+    return _task(*_splits(row, str(folder) if is_clone else source), test=test)
 
 
 # ------------------------------------------------------------------ files
@@ -92,68 +90,60 @@ def _file(
     return None
 
 
-Patterns = Sequence[str]
-Found = tuple[str, tuple[Any, ...], list[str]]
-"""The place of a part, its examples, and the places of malformed lines."""
-Opened = Callable[[Patterns, bool], Found | None]
-"""Reads the part with one of these names or patterns, if it is there. The second argument: whether
-it has labels."""
+Opened = Callable[..., Any]
+"""Names or patterns -> the examples of that part, or None if it is not there. The list takes what a
+reader must know of it. labelled=False: it has no labels."""
 
 
-def _in_folder(row: KnownTask, folder: Path, patterns: Patterns, labelled: bool) -> Found | None:
-    path, odd = _file(row, folder, patterns), list[str]()
+def _in_folder(
+    row: KnownTask, folder: Path, names: Sequence[str], notes: list[str], *, labelled: bool = True
+) -> Any:
+    path, odd = _file(row, folder, names), list[str]()
     if path is None:
         return None
     if row.kind == "tagging":
-        return str(path), _sentences(row, path), odd
-    # GLUE's test sets have a header, even CoLA's, and a prediction for each line.
-    how: Any = {"header": row.columns or True, "odd": odd} if labelled else {}
-    return str(path), _examples(row, read.question_rows(str(path), **how), labelled), odd
+        examples: Any = read.read_sentences(str(path))
+    else:
+        # GLUE's test sets have a header, even CoLA's, and a prediction for each line.
+        how: Any = {"header": row.columns or True, "odd": odd} if labelled else {}
+        examples = _examples(row, read.question_rows(str(path), **how), labelled)
+    if path.stem.endswith(_PARTS):
+        count = f"{len(examples):,} {'questions' if row.kind == 'answering' else 'examples'}"
+        notes.append(f"{path.name} ({count}) stands in for the official {names[0]}")
+    if odd:
+        count = len(examples) + len(odd) + (not row.columns)
+        few = len(odd) <= MALFORMED * count and not odd[-1].startswith(f"line {count}:")
+        fact = f"{path}, {odd[0]} ({len(odd):,} of {count:,} lines are malformed); the file is"
+        need(few, f"{fact} cut or not the official one: download it again")
+        notes.append(f"{path.name}: {len(odd):,} malformed lines left out ({odd[0]})")
+    return examples
 
 
 def _task(row: KnownTask, opened: Opened, *, test: bool) -> TaskData:
     notes: list[str] = []
 
-    def part(patterns: Patterns, *, labelled: bool = True) -> Any:
-        found = opened(patterns, labelled)
-        if found is None:
-            return None
-        place, examples, odd = found
-        name = Path(place).name
-        if not any(fnmatchcase(name, Path(pattern).name) for pattern in patterns):
-            count = f"{len(examples):,} {'questions' if row.kind == 'answering' else 'examples'}"
-            notes.append(f"{name} ({count}) stands in for the official {patterns[0]}")
-        if odd:
-            count = len(examples) + len(odd) + (not row.columns)
-            few = len(odd) <= MALFORMED * count and not odd[-1].startswith(f"line {count}:")
-            fact = f"{place}, {odd[0]} ({len(odd):,} of {count:,} lines are malformed); the file is"
-            need(few, f"{fact} cut or not the official one: download it again")
-            left_out = f"{len(odd):,} malformed line{'s' * (len(odd) > 1)} left out"
-            notes.append(f"{name}: {left_out} ({odd[0]})")
-        return examples
-
-    def further(names: dict[str, list[str]], loss: str, **how: Any) -> Iterator[tuple[str, Any]]:
-        for key, patterns in names.items():
-            examples = part(patterns, **how)
+    def further(sets: dict[str, list[str]], loss: str, **how: Any) -> Iterator[tuple[str, Any]]:
+        for key, names in sets.items():
+            examples = opened(names, notes, **how)
             if examples is None:
-                notes.append(f"{Path(patterns[0]).name} is missing: {key} {loss}")
+                notes.append(f"{Path(names[0]).name} is missing: {key} {loss}")
             else:
                 yield key, examples
 
-    train, others = part(row.train), dict(row.also)
-    validation: Any = part(row.validation)
+    train, others = opened(row.train, notes), dict(row.also)
+    validation = opened(row.validation, notes)
     if not validation and "test" in others:  # small treebanks
-        validation = part(tests := others.pop("test"))
-        notes.append(f"no development set: scored on {Path(tests[0]).name}")
+        validation = opened(names := others.pop("test"), notes)
+        notes.append(f"no development set: scored on {names[0]}")
     need(validation is not None, f"task {row.name!r}: no {' or '.join(row.validation)} there")
     also = tuple(further(others, "is not scored"))
     tests = further(row.submission, "has no predictions", labelled=False) if test else ()
     parts: dict[str, Any] = {"train": train, "validation": validation, "test": tuple(tests)}
     more: dict[str, Any] = {"also": also, "epochs": row.epochs, "notes": tuple(notes)}
-    if row.kind in ("tagging", "answering"):
-        make = read.tagging_of if row.kind == "tagging" else read.answering_of
-        made = make(row.name, train, validation, **more)
-        return validated(made) if row.kind == "answering" else made
+    if row.kind == "tagging":
+        return read.tagging_of(row.name, train, validation, **more)
+    if row.kind == "answering":
+        return validated(read.answering_of(row.name, train, validation, **more))
     described = {each.name: getattr(row, each.name) for each in fields(Described)}
     return TaskData(**described | parts | more)
 
@@ -185,40 +175,22 @@ def _label(row: KnownTask, one: Row) -> float:
     return int(value)
 
 
-def _sentences(row: KnownTask, path: Path) -> tuple[Sentence, ...]:
-    """In WikiANN's own files, each word begins with its language, as in en:Sioux."""
-    word = next((line for line in lines(path) if line.strip()), "") if row.languages else ""
-    language = re.match("[a-z-]+:", word)
-    return read.read_sentences(str(path), prefix=language[0] if language else "")
-
-
 # ------------------------------------------------------------------ the Hub
 
 
 def _splits(row: KnownTask, source: str) -> tuple[KnownTask, Opened]:
     """GLUE and SQuAD in the layout of nyu-mll/glue and rajpurkar/squad, by `datasets`: the task
     with the names of their columns, and its parts."""
-    must_have(f"{source}: a data set of the Hub", "data", "datasets")
-    import datasets
-
-    config = row.name if row.group == "glue" else None
-    fact = f"data set {source} {config or ''} cannot be loaded; --data-dir takes a folder, too"
-    with failing_as(fact):
-        if not Path(source).is_dir():
-            must_be_reachable(source, "data set")
-        sets: Any = datasets.load_dataset(source, config)
     if row.group == "glue":
-        first = Row(source, 1, next(iter(sets.values()))[0])
+        source = f"{source}:{row.name}"
+        first = next(hub_rows(source, "train", streaming=False))
         text, pair = (f"{{{name}}}" for name in text_columns(source, [first], None, None))
         row = replace(row, text=text, pair=row.pair and pair, label="label")
 
-    def opened(patterns: Patterns, labelled: bool) -> Found | None:
-        split = re.split(r"-v|\.", Path(patterns[0]).name)[0].replace("dev", "validation")
-        if split not in sets:
+    def opened(names: Sequence[str], notes: list[str], *, labelled: bool = True) -> Any:
+        split = re.split(r"-v|\.", Path(names[0]).name)[0].replace("dev", "validation")
+        if any(name.startswith("..") for name in names):  # the diagnostic set is no split
             return None
-        where = f"data set {source}, {row.name} {split}, row"
-        found = enumerate(sets[split], 1)
-        split_rows = (Row(f"{where} {number}", number, cells) for number, cells in found)
-        return patterns[0], _examples(row, split_rows, labelled), []
+        return _examples(row, hub_rows(source, split, streaming=False), labelled)
 
     return row, opened

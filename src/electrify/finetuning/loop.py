@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..draws import hashed
 from ..errors import UserError, need
-from ..onnx_models import batches
+from ..onnx_models import batches, padded
 from ..train.machine import supports_bf16
 from ..train.optim import factor, make_optimizer, parameter_groups
 from .encoding import Lists
@@ -93,25 +93,22 @@ class Rows:
         places: 1 for tokens that the head may look at, else 0."""
         device, pad = reader.device, reader.tokenizer.pad_token_id
         if "places" in more:
-            more["places_NL"] = padded(more.pop("places"), 0, torch.uint8).bool().to(device)
+            more["places_NL"] = as_tensor(more.pop("places"), 0, torch.bool).to(device)
         return cls(
-            padded(ids, pad, torch.int32).to(device),
-            padded(types, 0, torch.uint8).to(device) if reader.segments else None,
+            as_tensor(ids, pad, torch.int32).to(device),
+            as_tensor(types, 0, torch.uint8).to(device) if reader.segments else None,
             torch.tensor([len(row) for row in ids]),
             (torch.zeros(len(ids)) if targets is None else targets).to(device),
             **more,
         )
 
-    @property
-    def device(self) -> torch.device:
-        return self.ids_NL.device
-
     def batch(self, index_B: Tensor) -> Batch:
         """These rows, padded to the longest of them."""
-        at_B = index_B.to(self.device, non_blocking=True)
+        device = self.ids_NL.device
+        at_B = index_B.to(device, non_blocking=True)
         longest = int(self.lengths_N[index_B].max())
-        lengths_B = self.lengths_N[index_B].to(self.device, non_blocking=True)
-        mask_BL = (torch.arange(longest, device=self.device) < lengths_B[:, None]).long()
+        lengths_B = self.lengths_N[index_B].to(device, non_blocking=True)
+        mask_BL = (torch.arange(longest, device=device) < lengths_B[:, None]).long()
         inputs = {"input_ids": self.ids_NL[at_B, :longest].long(), "attention_mask": mask_BL}
         if self.segments_NL is not None:
             inputs["token_type_ids"] = self.segments_NL[at_B, :longest].long()
@@ -127,14 +124,9 @@ class Answered(NamedTuple):
     answers: Any = None
 
 
-def padded(rows: Sequence[Sequence[int]], pad: int, dtype: torch.dtype) -> Tensor:
+def as_tensor(rows: Sequence[Sequence[int]], pad: int, dtype: torch.dtype) -> Tensor:
     """[N, longest], filled up with `pad` on the right."""
-    lengths_N = torch.tensor([len(row) for row in rows])
-    longest = int(lengths_N.max())
-    flat = torch.tensor([i for row in rows for i in row], dtype=dtype)
-    return torch.full((len(rows), longest), pad, dtype=dtype).masked_scatter_(
-        torch.arange(longest) < lengths_N[:, None], flat
-    )
+    return torch.from_numpy(padded(rows, pad)[0]).to(dtype)
 
 
 # ------------------------------------------------------------------ minibatches
@@ -243,7 +235,7 @@ def backward(net: Any, problem: Any, rows: Any, index_B: Tensor, *, summed: bool
     """The mean loss of a batch; its gradient is added to the parameters', in parts if the batch is
     long. summed: the gradient is that of the sum over the rows, or words; the returned loss is
     still the mean."""
-    found = pieces(index_B, rows.lengths_N, most_tokens(rows.device))
+    found = pieces(index_B, rows.lengths_N, most_tokens(rows.targets.device))
     parts = [rows.batch(part_B) for part_B in found]
     weights_P = torch.ones(1)  # which says nothing of a mean over a single part
     if summed or len(parts) > 1:
@@ -270,7 +262,7 @@ def answers(
     was_training, number = net.training, len(rows.lengths_N)
     net.train(False)
     answered = [None] * number
-    for index_B in pieces(torch.arange(number), rows.lengths_N, most_tokens(rows.device)):
+    for index_B in pieces(torch.arange(number), rows.lengths_N, most_tokens(rows.targets.device)):
         with torch.inference_mode():
             found = [x.cpu() for x in outputs(rows.batch(index_B))]
         finite = all(bool(x.isfinite().all()) for x in found)

@@ -9,7 +9,6 @@ Shape suffixes: N examples, C classes.
 
 from __future__ import annotations
 
-import importlib
 import math
 import re
 import string
@@ -21,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import UserError, must_have
+from ..errors import must_have, need
 from .tasks import Example, Kind, Question, TaskData
 
 Array = np.ndarray[Any, Any]
@@ -31,10 +30,9 @@ BINS = 15
 """Bins of equal width of the calibration error."""
 
 
-def need(module: str) -> Any:
-    """The module. Raises UserError if its library is not installed."""
-    must_have("this metric", "eval", module.partition(".")[0])
-    return importlib.import_module(module)
+def require() -> None:
+    """Raises UserError if a library that the metrics of texts need is missing."""
+    must_have("this metric", "eval", "sklearn", "scipy")
 
 
 def several(examples: Sequence[Example], classes: int) -> Array:
@@ -85,18 +83,24 @@ def micro_f1(labels: Array, predictions: Array) -> float:
 
 
 def _of_sklearn(name: str, wanted: Array, given: Array, **options: Any) -> float:
+    require()
+    from sklearn import metrics
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # predicted classes that do not occur
-        return float(getattr(need("sklearn.metrics"), name)(wanted, given, **options))
+        return float(getattr(metrics, name)(wanted, given, **options))
 
 
 def _correlation(name: str, labels: Any, predictions: Any) -> float:
     x, y = np.asarray(labels, np.float64), np.asarray(predictions, np.float64)
+    require()
+    from scipy import stats
+
     if len(x) < 2:
         return 0.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # constant: NaN; nearly constant: the value is taken
-        value = float(getattr(need("scipy.stats"), name)(x, y)[0])
+        value = float(getattr(stats, name)(x, y)[0])
     return value if math.isfinite(value) else 0.0
 
 
@@ -201,10 +205,9 @@ def scores_of(
 def chosen(names: Sequence[str], kind: Kind) -> tuple[str, ...]:
     """The names. Raises UserError for a metric that does not exist for this kind of task."""
     known = [name for name, row in METRICS.items() if kind in row.kinds]
+    offered = f"choose from {', '.join(known)}" if known else "leave --metrics out"
     for name in names:
-        if name not in known:
-            offered = f"Choose from {', '.join(known)}" if known else "Leave --metrics out"
-            raise UserError(f"--metrics: {kind} has no metric {name!r}. {offered}")
+        need(name in known, f"--metrics: {kind} has no metric {name!r}", offered)
     return tuple(dict.fromkeys(names))
 
 
@@ -217,12 +220,6 @@ def rank(name: str, value: float) -> float:
     if math.isnan(value):
         return math.inf
     return value if is_lower_better(name) else -value
-
-
-def require(names: Sequence[str]) -> None:
-    """Raises UserError, before any training, if a library that the metrics need is missing."""
-    for name in names:
-        need("scipy.stats" if METRICS[name].kinds == _VALUES else "sklearn.metrics")
 
 
 # ------------------------------------------------------------------ chunks of tags

@@ -12,7 +12,7 @@ import copy
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,15 +30,14 @@ from ..exporting.places import METADATA, RANDOM
 from ..files import json_text, written
 from ..model.attention import LONG_ROW, attend
 from ..text.tokenizer import rewrite_settings
-from .encoding import Frame, Lists
-from .loop import Rows, answers
-from .tasks import CLASSES, KEY, TRAINED, Kind, kind_of
+from .encoding import Frame
+from .loop import PROTOCOLS
+from .options import FinetuneSettings
+from .tasks import CLASSES, KEY, TRAINED, Kind, TaskData
 
 LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
 PLAIN = "electrify_plain"
-Scale = tuple[float, float]
-"""Scale and center of a regression's values."""
-AS_IS: Scale = (1.0, 0.0)
+FROZEN_RATE = 2e-3  # a head alone needs a higher rate
 
 # ------------------------------------------------------------------ encoders
 
@@ -103,9 +102,7 @@ def load_encoder(model: str, *, device: torch.device, dropout: float | None = No
 def _reader(name: str, encoder: Any, device: torch.device) -> Reader:
     path = name.removeprefix(RANDOM)
     config = encoder.config
-    weight = getattr(encoder.get_input_embeddings(), "weight", None)
-    size = weight.shape[0] if weight is not None and weight.ndim == 2 else 0
-    need(size > 0, f"{path} is a {config.model_type!r} model, which reads no tokens of a text")
+    size = encoder.get_input_embeddings().weight.shape[0]
     tokenizer = loading.load_tokenizer(path, vocab_size=size)
     several = (getattr(config, "type_vocab_size", None) or 0) > 1
     types = several and "token_type_ids" in inspect.signature(encoder.forward).parameters
@@ -198,6 +195,12 @@ class Net(nn.Module):
         if getattr(output, "start_logits", None) is not None:
             return torch.stack([output.start_logits, output.end_logits], -1).float()
         return output.logits.float()
+
+
+def probabilities_of(kind: Kind, logits_NC: Any) -> Tensor:
+    """[N, C]: the probability of each class; with several labels, that each holds."""
+    logits = torch.as_tensor(logits_NC)
+    return logits.sigmoid() if kind == "multilabel" else logits.softmax(-1)
 
 
 def computing_in_bf16(encoder: Any) -> None:
@@ -297,54 +300,41 @@ def default_rates(hidden_size: int, *, tags: bool = False) -> tuple[float, float
     return (1e-4, 0.8) if hidden_size < 1024 else (5e-5, 0.9)
 
 
+def rates_of(
+    net: Any, reader: Reader, task: TaskData, settings: FinetuneSettings
+) -> dict[str, float]:
+    """The peak learning rate of every parameter that is trained."""
+    if settings.frozen_encoder != "none":
+        return dict.fromkeys(dict(net.named_parameters()), settings.learning_rate or FROZEN_RATE)
+    published = settings.protocol == "published"
+    peak, decay = default_rates(reader.width, tags=task.kind == "tagging" and not published)
+    return learning_rates(
+        net,
+        peak=settings.learning_rate or peak,
+        decay=settings.layerwise_lr_decay or decay,
+        skip=PROTOCOLS[settings.protocol].skip_level,
+    )
+
+
 # ------------------------------------------------------------------ fine-tuned folders
 
 
-Reading = dict[str, Any]
-"""How a saved model reads its texts, in config.json under `electrify`: max_seq_length, pairs
-(whether it was trained on pairs of texts), and no_answer_threshold (the score for "no answer" above
-which none is given). What is not known, or does not apply, is missing."""
-
-
-@dataclass(frozen=True)
-class Finetuned:
-    """A fine-tuned model as it is loaded. kind, labels: what it predicts."""
-
-    reader: Reader
-    net: Net
-    kind: Kind
-    labels: tuple[str, ...]
-    reading: Reading
-
-    def logits(
-        self,
-        ids: Lists,
-        types: Lists,
-        each: Callable[[int, Any], Any],
-        *,
-        after: Callable[[float], None],
-    ) -> list[Any]:
-        """What `each` makes of the number of a row and its logits, [C] or [L, C], in the batches of
-        a validation. after: called with the share of the rows after each batch."""
-        rows = Rows.of(self.reader, ids, types)
-        return answers(self.net, rows, lambda batch: [self.net(batch.inputs)], each, after)
-
-    def probabilities(self, logits_NC: Any) -> Any:
-        """[N, C]: of each class; with several labels, that each holds."""
-        logits = torch.from_numpy(logits_NC)
-        return logits.sigmoid() if self.kind == "multilabel" else logits.softmax(-1)
-
-
 def save(
-    net: Net, reader: Reader, task: str, folder: Path, *, reading: Reading, scaled: Scale = AS_IS
+    net: Net,
+    reader: Reader,
+    task: str,
+    folder: Path,
+    *,
+    reading: dict[str, Any],
+    scaled: tuple[float, float] = (1.0, 0.0),
 ) -> None:
-    """Writes a Hugging Face folder, whole or not at all. scaled: scale and center of a regression's
-    values, folded into the last layer."""
+    """Writes a Hugging Face folder, whole or not at all. reading: see tasks.Saved. scaled: scale
+    and center of a regression's values, folded into the last layer."""
     library = copy.deepcopy(net.library).cpu()
     library.base_model.__dict__.pop("forward", None)  # of computing_in_bf16
     setattr(library.config, KEY, reading)
     library.config.dtype = torch.float32
-    if scaled != AS_IS:
+    if scaled != (1.0, 0.0):
         last = last_layer(library)
         with torch.no_grad():
             last.weight.mul_(scaled[0])
@@ -375,12 +365,10 @@ def last_layer(library: Any) -> nn.Linear:
     return outside[-1]
 
 
-def load_finetuned(model: str, *, device: torch.device) -> Finetuned:
-    """Raises UserError for a model that was not fine-tuned, or lacks weights."""
+def load_finetuned(model: str, kind: Kind, *, device: torch.device) -> tuple[Reader, Net]:
+    """A saved model of this kind. Raises UserError if it lacks weights."""
     config = loading.load_config(model, causal=True)
-    kind = kind_of(model, config.to_dict())
-    auto = getattr(transformers, CLASSES[kind][0])
-    library, missing = loading.load_weights(auto, model, config)
+    library, missing = loading.load_weights(getattr(transformers, CLASSES[kind][0]), model, config)
     fact = f"{model} lacks weights of the head ({_some(missing)})"
     need(not missing, f"{fact}, so it was not fine-tuned, or not saved in full")
     inner = library.base_model
@@ -388,8 +376,4 @@ def load_finetuned(model: str, *, device: torch.device) -> Finetuned:
     reader = _reader(model, inner, device)
     if library.config.pad_token_id is None:  # a decoder finds the last token by it
         library.config.pad_token_id = reader.tokenizer.pad_token_id
-    labels = tuple(config.id2label[k] for k in range(config.num_labels))
-    reading = getattr(config, KEY, None) or {}
-    if kind in ("regression", "answering"):
-        labels = ()
-    return Finetuned(reader, Net(library.to(device).eval()), kind, labels, reading)
+    return reader, Net(library.to(device).eval())

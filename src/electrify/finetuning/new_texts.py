@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self, TextIO
 from unicodedata import category
 
 from ..console import harmless
-from ..errors import need
+from ..errors import UserError, need
 from ..exporting.places import check_place
 from ..files import written
 from ..onnx_models import must_be_of_torch
 from ..progress import Progress, duration, say
-from ..text.columns import TEXT_COLUMNS, text_columns
+from ..text.columns import text_columns
 from ..text.report import note_on_unknown
 from ..text.streams import ending_of, gathered
-from ..text.tables import COLUMN_FILES, Row, column_sentences, holds_words, lines, rows
+from ..text.tables import COLUMN_FILES, Row, column_sentences, holds_words, rows
 from .options import OnNewTexts, PredictConfig, ToRows
 from .read import TOKENS, question_of, question_rows, texts_of, word_column
 from .tasks import Example, Kind, Question, Sentence
@@ -56,10 +56,6 @@ class Item:
     columns: dict[str, Any]
     example: Example | Question | Sentence
     lines: tuple[tuple[str, ...], ...] = ()
-
-    @property
-    def is_pair(self) -> bool:
-        return isinstance(self.example, Example) and self.example.pair is not None
 
 
 @dataclass
@@ -94,15 +90,14 @@ class Files:
         """The first item of every file. Raises UserError if a file is missing or has another
         layout."""
         need(bool(self.paths), "no file is given: name the files of texts")
-        gone = next((path for path in self.paths if not Path(path).exists()), "")
-        need(not gone, f"no such file: {gone}", "texts are given in files, a line each in a .txt")
         firsts = list[Item]()
         for path in self.paths:
-            found = list(islice(self._items(path), 1))
-            need(bool(found), f"{path}: no texts")
-            firsts += found
-        both = len({item.is_pair for item in firsts}) == 1
-        need(both, "some of the files have a second text, others have none: give them apart")
+            advice = "texts are given in files, a line each in a .txt"
+            need(Path(path).exists(), f"no such file: {path}", advice)
+            first = next(self._items(path), None)
+            if first is None:
+                raise UserError(f"{path}: no texts")
+            firsts.append(first)
         return firsts
 
     def __iter__(self) -> Iterator[Item]:
@@ -121,7 +116,9 @@ class Files:
             return self._questions(path)
         if self.kind != "tagging":
             return self._texts(path)
-        return self._columns(path) if self._holds_columns(path) else self._sentences(path)
+        ending = ending_of(path)
+        by_word = ending in COLUMN_FILES or (ending in (".txt", ".tsv") and holds_words(path))
+        return self._columns(path) if by_word else self._sentences(path)
 
     def _texts(self, path: str) -> Iterator[Item]:
         text, pair = "", None
@@ -158,17 +155,6 @@ class Files:
             others = {name: cells for name, cells in row.cells.items() if name != column}
             cells = tuple(zip(*row.cells.values(), strict=True))
             yield Item({"words": list(words)} | others, Sentence(words, ()), cells)
-
-    def _holds_columns(self, path: str) -> bool:
-        """Whether a file has a word on each line. For .txt and .tsv, the first lines decide."""
-        ending = ending_of(path)
-        if ending == ".tsv":  # the name of a column, and --no-header, are those of a table
-            header = next(lines(path), "").lower().split("\t")
-            numbered = self.text_column is None or self.text_column.isdecimal()
-            return self.header and numbered and not set(header) & set(TEXT_COLUMNS)
-        if ending == ".txt" and self.text_column is None:
-            return holds_words(path)
-        return ending in (*COLUMN_FILES, ".txt")
 
     def _rows(self, path: str) -> Iterator[Row]:
         return rows(path, header=self.header, advance=self._advance)

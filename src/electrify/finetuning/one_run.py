@@ -25,15 +25,7 @@ from .encoding import fitting
 from .frozen import FrozenTagging, FrozenTexts
 from .loop import Answered
 from .metrics import rank
-from .model import (
-    Reader,
-    computing_in_bf16,
-    default_rates,
-    last_layer,
-    learning_rates,
-    load_encoder,
-    save,
-)
+from .model import Reader, computing_in_bf16, last_layer, load_encoder, rates_of, save
 from .options import FinetuneSettings
 from .problems import Answering, Tagging, Texts, class_weights
 from .published import ENCODER_DROPOUT, ElectraQuestions, PublishedTexts, published_head
@@ -46,9 +38,7 @@ DROPOUT_SEED = 1 << 32
 # The most evaluations by default: with ten, passes over a validation set that is larger than the
 # training set would take half of the time.
 EVALUATIONS = 5
-# A head alone learns more slowly, needs a higher rate and more epochs.
-FROZEN_RATE = 2e-3
-FROZEN_EPOCHS = 20.0
+FROZEN_EPOCHS = 20.0  # a head alone learns more slowly
 MOST_EPOCHS = 50
 """To reach a minimum of updates, a set is shown at most this often."""
 SELECTION = 0.1
@@ -137,20 +127,19 @@ def finetune_one(
         shown, selection = shown_examples(task, seed=seed, settings=settings)
         rows = problem.training(shown)
         unknown = note_on_unknown(reader.name, reader.tokenizer, (e.whole for e in task.train))
-        notes = [*problem.notes(shown, rows), *filter(None, [unknown.removeprefix("warning: ")])]
+        notes = tuple(filter(None, (problem.note(), unknown.removeprefix("warning: "))))
         torch.manual_seed(seed + DROPOUT_SEED)
         course = Course(net, problem, task, selection)
         course.train(rows, after, seed=seed, settings=settings)
-        scores, files = course.further_results()
         outcome = Outcome(
-            course.points[course.selected].metrics | scores,
+            course.points[course.selected].metrics | course.further_scores(),
             tuple(course.points),
             len(shown),
             course.points[-1].step,
             time.monotonic() - began,
             sum(p.numel() for p in net.parameters()),
-            files,
-            tuple(notes),
+            course.files(),
+            notes,
         )
         finished(outcome)
         if save_to is not None:
@@ -191,8 +180,6 @@ class Course:
         self.points: list[Point] = []
         self.selected = -1
         """The number of the evaluation that counts."""
-        self.best = math.nan
-        """Its score on the examples that choose."""
         self.weights: dict[str, Tensor] = {}
 
     def train(self, rows: Any, after: After, *, seed: int, settings: FinetuneSettings) -> None:
@@ -224,53 +211,40 @@ class Course:
 
     def evaluate(self, step: int, epoch: float, loss: float) -> Point:
         """The scores on the validation examples, and whether this evaluation counts so far."""
-        now, first = self.answered(self.held), self.task.metrics[0]
-        scores, chosen = self.problem.score(self.task, now), None
+        now, first, chosen = self.answered(self.held), self.task.metrics[0], None
+        scores, best = self.problem.score(self.task, now), math.inf
         if self.choosing:
-            found = self.answered(self.choosing)
-            chosen = self.problem.score(self.task, found)[first]
+            chosen = self.problem.score(self.task, self.answered(self.choosing))[first]
+            known = (p.selection for p in self.points if p.selection is not None)
+            best = min((rank(first, x) for x in known), default=math.inf)
         # Where no score is a number so far, the latest counts, as without a choice.
-        if chosen is None or math.isnan(self.best) or rank(first, chosen) < rank(first, self.best):
+        if chosen is None or best == math.inf or rank(first, chosen) < best:
             self.selected, self.held = len(self.points), now
             if chosen is not None:
                 named = self.net.named_parameters()
                 self.weights = {n: p.detach().clone() for n, p in named if p.requires_grad}
-                self.best = chosen
         self.points.append(Point(step, epoch, loss, scores, chosen))
         return self.points[-1]
 
     def answered(self, held: Answered) -> Answered:
         return held._replace(answers=self.problem.answers(self.net, held))
 
-    def further_results(self) -> tuple[dict[str, float], dict[str, str]]:
-        """The scores of further labelled sets (their names are appended to the metrics'), and the
-        predictions of all sets as files."""
-        task, problem, scores = self.task, self.problem, {}
-        files = problem.files(task.name, task, self.held)
-        for name, examples in task.also:
-            found = self.answered(Answered(examples, problem.rows(examples)))
-            its = problem.score(task, found).items()
+    def files(self) -> dict[str, str]:
+        """The predictions of the validation set and of all test sets."""
+        files = self.problem.files(self.task.name, self.task, self.held)
+        for name, examples in self.task.test:
+            found = self.answered(Answered(examples, self.problem.rows(examples)))
+            files |= self.problem.files(name, self.task, found)
+        return files
+
+    def further_scores(self) -> dict[str, float]:
+        """The scores of further labelled sets, whose names are appended to the metrics'."""
+        scores: dict[str, float] = {}
+        for name, examples in self.task.also:
+            found = self.answered(Answered(examples, self.problem.rows(examples)))
+            its = self.problem.score(self.task, found).items()
             scores |= {f"{metric}_{name}": value for metric, value in its}
-        for name, examples in task.test:
-            found = self.answered(Answered(examples, problem.rows(examples)))
-            files |= problem.files(name, task, found)
-        return scores, files
-
-
-def rates_of(
-    net: Any, reader: Reader, task: TaskData, settings: FinetuneSettings
-) -> dict[str, float]:
-    """The peak learning rate of every parameter that is trained."""
-    if settings.frozen_encoder != "none":
-        return dict.fromkeys(dict(net.named_parameters()), settings.learning_rate or FROZEN_RATE)
-    tags = task.kind == "tagging" and settings.protocol != "published"
-    peak, decay = default_rates(reader.width, tags=tags)
-    return learning_rates(
-        net,
-        peak=settings.learning_rate or peak,
-        decay=settings.layerwise_lr_decay or decay,
-        skip=loop.PROTOCOLS[settings.protocol].skip_level,
-    )
+        return scores
 
 
 # ------------------------------------------------------------------ which examples, how often

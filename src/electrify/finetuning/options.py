@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass, field, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Lt
 
@@ -262,6 +262,8 @@ def search_grid(text: str | None, settings: FinetuneSettings) -> list[tuple[str,
 class OnNewTexts(Options):
     """What `predict`, `embed` and `score` have in common."""
 
+    endings: ClassVar[tuple[str, ...]] = ()
+    """Of the output file."""
     model: Positional[str]
     """Run, folder (of `finetune`, too) or Hub id."""
     files: Positional[tuple[str, ...]]
@@ -280,11 +282,10 @@ class OnNewTexts(Options):
     threads: str = "auto"
     """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured in one second)."""
 
-    def must_write(self, output_file: str | None, *endings: str) -> None:
-        """Raises UserError for another ending of the output, and for options that do not go
-        together."""
-        fact = f"output_file must end in {' or '.join(endings)}, not {output_file!r}"
-        need(output_file is None or output_file.lower().endswith(endings), fact)
+    def check(self) -> None:
+        given = getattr(self, "output_file", None)
+        fact = f"output_file must end in {' or '.join(self.endings)}, not {given!r}"
+        need(given is None or given.lower().endswith(self.endings), fact)
         thread_count(self.threads)
         self.set("model", model_in(self.model))
         must_go_together(self)
@@ -294,14 +295,12 @@ class OnNewTexts(Options):
 class ToRows(OnNewTexts):
     """What `predict` and `score` have in common: a line of output for each text."""
 
+    endings = (".csv", ".tsv", ".jsonl")
     output_file: str | None = None
     """Results as csv, tsv or jsonl, with the columns of the input [default: standard output, as
     tsv]."""
     json: bool = False
     """Write JSON lines to standard output."""
-
-    def check(self) -> None:
-        self.must_write(self.output_file, ".csv", ".tsv", ".jsonl")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -334,6 +333,7 @@ class PredictConfig(ToRows):
 class EmbedConfig(OnNewTexts):
     """Which model makes vectors of which texts, and where they go."""
 
+    endings = (".npy", ".parquet")
     max_seq_length: Annotated[int, Ge(16)] | None = None
     """Tokens per text [default: the model's maximum, at most 512]. Longer texts are truncated."""
     output_file: str
@@ -348,6 +348,3 @@ class EmbedConfig(OnNewTexts):
     (2103.15316)."""
     bf16: Literal["auto", "true", "false"] = "auto"
     """Compute in bfloat16. auto: if the processor has instructions for it."""
-
-    def check(self) -> None:
-        self.must_write(self.output_file, ".npy", ".parquet")

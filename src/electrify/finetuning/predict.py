@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,10 @@ from ..progress import say
 from ..text.streams import ending_of
 from ..values import given_texts
 from . import encoding, new_texts
-from .encoding import Answers, Truncation
+from .encoding import Answers, Lists, TextRows
 from .new_texts import After, Files, Predicted, rounded
 from .options import FinetuneConfig, PredictConfig
-from .tasks import KEY, MAX_SEQ_LENGTH, Example, Kind, Question, Sentence, config_of, kind_of
+from .tasks import MAX_SEQ_LENGTH, Example, Kind, Question, Sentence, saved
 
 USED_BY = {
     "threshold": ("multilabel",),
@@ -40,40 +41,43 @@ class Predictor:
 
     def __init__(self, options: PredictConfig) -> None:
         """Loads the model. Raises UserError if that fails, or for an option of another kind."""
-        self.options = options
-        (self._load_graph if is_onnx(options.model) else self._load_network)()
+        self.options, what = options, saved(options.model)
+        self.kind: Kind = what.kind
+        self.labels, self.reading = what.labels, what.reading
         must_be_for(options, self.kind)
+        self.device: Any = None
+        (self._load_graph if is_onnx(options.model) else self._load_network)()
         wanted = options.max_seq_length or self.reading.get("max_seq_length")
         self.length = encoding.fitting(self.reader, wanted, MAX_SEQ_LENGTH[self.kind])
         self.examples = 0
-        self.truncation = Truncation(self.reader, self.length)
+        self.text_rows = TextRows(self.reader, self.length)
 
     def _load_network(self) -> None:
         from ..train.machine import pick_device
         from . import loop
-        from .model import computing_in_bf16, load_finetuned
+        from .model import computing_in_bf16, load_finetuned, probabilities_of
 
-        self.device = pick_device(self.options.device)
-        self.bf16 = loop.computes_in_bf16(self.options.bf16, self.device)
-        model = load_finetuned(self.options.model, device=self.device)
-        self.reader: Any = model.reader
-        self.kind: Kind = model.kind
-        self.labels, self.reading = model.labels, model.reading
-        self.logits, self.sure = model.logits, model.probabilities
+        options = self.options
+        self.device = pick_device(options.device)
+        self.bf16 = loop.computes_in_bf16(options.bf16, self.device)
+        self.reader, net = load_finetuned(options.model, self.kind, device=self.device)
         if self.bf16:
-            computing_in_bf16(model.net.encoder)
+            computing_in_bf16(net.encoder)
+
+        def logits(ids: Lists, types: Lists, each: Any, *, after: After) -> list[Any]:
+            rows = loop.Rows.of(self.reader, ids, types)
+            return loop.answers(net, rows, lambda batch: [net(batch.inputs)], each, after)
+
+        self.logits, self.sure = logits, partial(probabilities_of, self.kind)
 
     def _load_graph(self) -> None:
-        options, name = self.options, self.options.model
+        options = self.options
         plain = options.device in ("auto", "cpu") and options.bf16 != "true"
-        need(plain, f"{name} is an ONNX model, which electrify runs on the CPU in float32")
-        self.device = None
-        self.reader = graph = OnnxModel.of(name, options.threads)
-        self.kind = kind_of(name, graph.config)
-        names = graph.config["id2label"]
-        self.labels = tuple(names[str(k)] for k in range(len(names)))
-        self.reading, self.logits = graph.config.get(KEY) or {}, graph.logits
-        self.sure = lambda logits_NC: probabilities(logits_NC, graph.config, {})
+        fact = f"{options.model} is an ONNX model, which electrify runs on the CPU in float32"
+        need(plain, fact)
+        self.reader: Any = OnnxModel.of(options.model, options.threads)
+        self.logits = self.reader.logits
+        self.sure = partial(probabilities, config=self.reader.config, metadata={})
 
     def __call__(self, examples: list[Any], after: After = lambda _: None) -> list[Predicted]:
         """A prediction for each example, whose label or tags are ignored."""
@@ -84,9 +88,8 @@ class Predictor:
         return read.get(self.kind, self._texts)(examples, after)
 
     def _texts(self, examples: list[Example], after: After) -> list[Predicted]:
-        ids, types = encoding.rows_of_texts(self.reader, examples, self.length)
+        ids, types = self.text_rows(examples)
         logits_NC = np.stack(self.logits(ids, types, lambda _, logits_C: logits_C, after=after))
-        self.truncation.add(examples, list(map(len, ids)))
         if self.kind == "regression":
             return [{"predicted_value": rounded(value)} for value in logits_NC[:, 0].tolist()]
         chosen = logits_NC.argmax(-1)
@@ -162,19 +165,17 @@ def predict_files(options: PredictConfig) -> str:
     before the model is loaded. Raises UserError."""
     began = time.monotonic()
     new_texts.must_be_ready(options, options.output_file)
-    config = config_of(options.model)
-    kind = kind_of(options.model, config)
-    must_be_for(options, kind)
-    trained = (config.get(KEY) or {}).get("pairs")
-    files = Files.of(options, kind, pairs=trained, pair_column=options.pair_column)
+    what = saved(options.model)
+    trained = what.reading.get("pairs")
+    files = Files.of(options, what.kind, pairs=trained, pair_column=options.pair_column)
     firsts = files.check()
     predictor = Predictor(options)
-    new_texts.tell([pairs_warning(trained, firsts[0].is_pair)])
+    new_texts.tell([pairs_warning(trained, getattr(firsts[0].example, "pair", None) is not None)])
     for path, item in zip(files.paths, firsts, strict=True):
         if item.lines and ending_of(path) in (".txt", ".tsv"):
             say(f"{path} is read as columns. If it holds texts, give them as .jsonl or .csv")
     new_texts.write_results(options, files, predictor, title="predict")
-    new_texts.tell([predictor.truncation.text()])
+    new_texts.tell([predictor.text_rows.note()])
     return new_texts.done(options.output_file, predictor.examples, began)
 
 
@@ -198,7 +199,7 @@ def predict(
     examples = _examples(predictor.kind, texts, pairs)
     new_texts.tell([pairs_warning(predictor.reading.get("pairs"), pairs is not None)])
     found = predictor(examples)
-    new_texts.tell([new_texts.unknown_note(predictor, examples), predictor.truncation.text()])
+    new_texts.tell([new_texts.unknown_note(predictor, examples), predictor.text_rows.note()])
     return found
 
 
@@ -225,28 +226,16 @@ def scores(predictor: Predictor, file: str, given: Mapping[str, Any]) -> dict[st
 
     how = {"models": (predictor.options.model,), "problem_type": predictor.kind, **given}
     options = FinetuneConfig.of(how | {"train_file": file, "validation_file": file})
-    task = read.read_own(options)
+    task, labels = read.read_own(options, predictor.labels), predictor.labels
     examples: Any = task.validation
     found = predictor(list(examples))
     if predictor.kind == "answering":
         return metrics.score_answers(examples, [row["predicted_answer"] for row in found])
-    if predictor.kind == "tagging":
-        return metrics.scores_of(task, examples, [row["predicted_tags"] for row in found])
-    if predictor.kind == "regression":
-        values = np.array([row["predicted_value"] for row in found])
-        return metrics.scores_of(task, examples, values)
-    number = {name: k for k, name in enumerate(predictor.labels)}
-    lacking = sorted({*task.labels} - number.keys())
-    need(not lacking, f"{file}: {', '.join(lacking[:10])}: no class of {predictor.options.model}")
-    ours = [number[name] for name in task.labels]
-    sure_NC = np.array([[row["probabilities"][name] for name in number] for row in found])
-    task = replace(task, labels=predictor.labels)
-    if predictor.kind == "classification":
-        examples = [replace(e, label=float(ours[int(e.label)])) for e in examples]
-        return metrics.scores_of(task, examples, sure_NC.argmax(1), sure_NC)
-    labelled = [
-        replace(e, label=tuple(ours[k] for k in e.label), unknown=tuple(ours[k] for k in e.unknown))
-        for e in examples
-    ]
-    chosen_NC = [[int(name in row["predicted_labels"]) for name in number] for row in found]
-    return metrics.scores_of(task, labelled, chosen_NC, sure_NC)
+    if predictor.kind in ("tagging", "regression"):
+        column = "predicted_tags" if predictor.kind == "tagging" else "predicted_value"
+        return metrics.scores_of(task, examples, [row[column] for row in found])
+    sure_NC = np.array([[row["probabilities"][name] for name in labels] for row in found])
+    chosen: Any = sure_NC.argmax(1)
+    if predictor.kind == "multilabel":
+        chosen = [[int(name in row["predicted_labels"]) for name in labels] for row in found]
+    return metrics.scores_of(task, examples, chosen, sure_NC)

@@ -24,6 +24,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,10 @@ from torch.nn import functional as F
 
 from ..errors import need
 from . import encoding, loop, metrics
-from .encoding import NEVER, Answers, Truncation
-from .loop import Answered, Batch, Rows, padded
+from .encoding import NEVER, Answers, TextRows
+from .loop import Answered, Batch, Rows, as_tensor
 from .metrics import answer_scores, score_answers, silenced, threshold_of
-from .model import Reader, Reading, with_fresh_head
+from .model import Reader, probabilities_of, with_fresh_head
 from .tasks import TASKS, Example, Kind, Question, Sentence, TaskData
 
 NO_WORD = -100
@@ -80,11 +81,11 @@ class Problem:
         spots, outputs = rows.spots or [None] * len(rows.lengths_N), lambda b: [net(b.inputs)]
         return loop.answers(net, rows, outputs, lambda k, logits: each(spots[k], logits))
 
-    def notes(self, examples: Sequence[Any], rows: Any) -> list[str]:
-        """What a reader of the scores must know of the training examples and their rows."""
-        return []
+    def note(self) -> str:
+        """What a reader of the scores must know of the rows so far."""
+        return ""
 
-    def reading(self, task: TaskData, held: Answered) -> Reading:
+    def reading(self, task: TaskData, held: Answered) -> dict[str, Any]:
         """What a saved model must know to read as here. held: the validation set."""
         first, found = task.train[0], {"max_seq_length": self.max_seq_length}
         return found | ({"pairs": first.pair is not None} if isinstance(first, Example) else {})
@@ -105,8 +106,14 @@ class Texts(Problem):
         self.scale = float(values_N.std(correction=0)) or 1.0
 
     def rows(self, examples: Sequence[Example]) -> Any:
-        ids, types = encoding.rows_of_texts(self.reader, examples, self.max_seq_length)
-        return Rows.of(self.reader, ids, types, self.targets(examples))
+        return Rows.of(self.reader, *self.text_rows(examples), self.targets(examples))
+
+    @cached_property
+    def text_rows(self) -> TextRows:
+        return TextRows(self.reader, self.max_seq_length)
+
+    def note(self) -> str:
+        return self.text_rows.note()
 
     def targets(self, examples: Sequence[Example]) -> Tensor:
         """[N], or [N, C] of several labels each: 1, 0, and NaN where it is not known."""
@@ -146,7 +153,7 @@ class Texts(Problem):
 
     def probabilities(self, logits_NC: Tensor) -> Tensor:
         """[N, C]: the probability of each class; with several labels, that each holds."""
-        return logits_NC.sigmoid() if self.kind == "multilabel" else logits_NC.softmax(-1)
+        return probabilities_of(self.kind, logits_NC)
 
     def chosen(self, logits_NC: Tensor) -> Tensor:
         """The class [N], whether each label is more probable than not [N, C], or the value before
@@ -158,11 +165,6 @@ class Texts(Problem):
     def values(self, logits_NC: Tensor) -> list[float]:
         """The values that a regression predicts, on their original scale."""
         return [v * self.scale + self.center for v in logits_NC[:, 0].tolist()]
-
-    def notes(self, examples: Sequence[Example], rows: Any) -> list[str]:
-        cut = Truncation(self.reader, self.max_seq_length)
-        cut.add(examples, rows.lengths_N.tolist())
-        return [f"training: {cut.text()}"] if cut.truncated else []
 
     def score(self, task: TaskData, held: Answered) -> dict[str, float]:
         chosen, sure = self.chosen(held.answers), self.probabilities(held.answers)
@@ -252,7 +254,7 @@ class Tagging(Problem):
                 place[start:stop] = [1] * (stop - start)
             found.append((ids, types, target, place, words))
         ids, types, targets, places, spots = zip(*found, strict=True)
-        targets = padded(targets, NO_WORD, torch.int32)
+        targets = as_tensor(targets, NO_WORD, torch.int32)
         return Rows.of(self.reader, ids, types, targets, places=places, spots=spots)
 
     def loss(self, net: Any, batch: Batch) -> Tensor:
@@ -371,7 +373,7 @@ class Answering(Problem):
             for which, content in by_id.items()
         }
 
-    def reading(self, task: TaskData, held: Answered) -> Reading:
+    def reading(self, task: TaskData, held: Answered) -> dict[str, Any]:
         """With the threshold of "no answer" that is best on the validation questions."""
         found = super().reading(task, held)
         if self.answerless:

@@ -57,7 +57,7 @@ TAGS = ("tags", "ner_tags", "labels")
 
 
 def read_sentences(
-    path: str, *, word: str | None = None, tag: str | None = None, prefix: str = ""
+    path: str, *, word: str | None = None, tag: str | None = None
 ) -> tuple[Sentence, ...]:
     """The sentences of a column file (see `column_sentences`), or of rows with a list of texts
     `tokens` (else `words`) and one `tags` (else `ner_tags`, else `labels`). Raises UserError naming
@@ -66,7 +66,6 @@ def read_sentences(
     Args:
         word: Column of a column file, from 0; by default the first, in .conllu FORM.
         tag: The same; by default the last, in .conllu UPOS.
-        prefix: What every word begins with, and what is removed, as "en:" in WikiANN's own files.
     """
     listed = ending_of(path) in WITH_LISTS
     tag = "3" if tag is None and ending_of(path) == ".conllu" else tag
@@ -79,8 +78,11 @@ def read_sentences(
             words = texts_of(row, [word_column(path, row, word)])
             tags = texts_of(row, [column_named(path, [row], tag or list(row.cells)[-1])])
         need(len(words) == len(tags) > 0, f"{row.where}: {len(words)} words, but {len(tags)} tags")
-        sentences.append(Sentence(tuple(word.removeprefix(prefix) for word in words), tags))
-    return tuple(sentences)
+        sentences.append((words, tags))
+    # In WikiANN's own files, every word begins with its language, as in en:Sioux.
+    starts = {word[: word.find(":") + 1] for words, _ in sentences for word in words}
+    begin = len(starts.pop()) if len(starts) == 1 else 0
+    return tuple(Sentence(tuple(w[begin:] for w in words), tags) for words, tags in sentences)
 
 
 def word_column(path: str, row: Row, given: str | None) -> str:
@@ -145,11 +147,6 @@ def tagging_of(
 LAYOUT = 'it is {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}, and for lines .jsonl'
 
 
-def read_questions(path: str) -> tuple[Question, ...]:
-    """The questions of a file. Raises UserError naming the file and the place in it."""
-    return tuple(map(question_of, question_rows(path)))
-
-
 def question_rows(path: str, *, advance: Advance = None, **how: Any) -> Iterator[Row]:
     """The rows of a file: SQuAD's .json, or a table, see `rows`."""
     json_file = ending_of(path) == ".json"
@@ -212,35 +209,32 @@ def answering_of(
     metrics = TASKS["squad1" if answered == len(validation) else "squad2"].metrics
     if not answered:
         metrics = tuple(m for m in metrics if not m.startswith("has_answer"))
-    parts: dict[str, Any] = {"train": train, "validation": validation}
-    return TaskData(name=name, kind="answering", metrics=metrics, **parts, **more)
+    more |= {"train": train, "validation": validation}
+    return TaskData(name=name, kind="answering", metrics=metrics, **more)
 
 
 # ------------------------------------------------------------------ own files
 
 
-def read_own(options: FinetuneConfig) -> TaskData:
+def read_own(options: FinetuneConfig, labels: tuple[str, ...] = ()) -> TaskData:
     """A task of the user's own files. Without a validation file, the validation examples are split
-    off, or with no share given, they are the training examples. Raises UserError naming file and
-    line."""
+    off, or with no share given, they are the training examples. labels: the classes, if those of
+    the files are not to decide. Raises UserError naming file and line."""
     path, fraction = options.train_file or "", options.validation_fraction
-    files = [path]
-    if options.validation_file is not None and fraction is None:
-        files.append(options.validation_file)
-    kind = options.problem_type
-    kind = _kind_of_file(path) if kind == "auto" else kind
+    files = [file for file in (path, options.validation_file) if file is not None]
+    kind = _kind_of_file(path) if options.problem_type == "auto" else options.problem_type
     name = _name_of(Path(path))
     if kind in ("tagging", "answering"):
         chosen(options.metrics, kind)
     if kind == "answering":
-        parts: Any = map(read_questions, files)
+        parts: Any = (tuple(map(question_of, question_rows(file))) for file in files)
         task = answering_of(name, *parts, epochs=2, min_updates=MIN_UPDATES)
     elif kind == "tagging":
         word, tag = options.text_column, options.label_column
-        parts = [read_sentences(path, word=word, tag=tag) for path in files]
+        parts = [read_sentences(file, word=word, tag=tag) for file in files]
         task = tagging_of(name, parts[0], parts[-1], epochs=OWN_EPOCHS)
     else:
-        task = _texts(files, name, kind, options)
+        task = _texts(files, name, kind, options, labels)
     return validated(task if fraction is None else split(task, fraction, seed=options.seed))
 
 
@@ -269,19 +263,21 @@ def _name_of(train_file: Path) -> str:
 # ------------------------------------------------------------------ own texts
 
 
-def _texts(files: Sequence[str], name: str, wanted: str, options: FinetuneConfig) -> TaskData:
-    """A task of texts, or pairs of them. wanted: the kind of label, or auto."""
+def _texts(
+    files: Sequence[str], name: str, wanted: str, options: FinetuneConfig, known: Sequence[str]
+) -> TaskData:
+    """A task of texts, or pairs of them. wanted: the kind of label, or auto. known: its classes,
+    none if those of the first file are meant."""
     tables = [list(rows(path, header=options.header)) for path in files]
     columns = {each: getattr(options, f"{each}_column") for each in ("text", "pair", "label")}
-    found = labelled_columns(files[0], tables[0], **columns)
-    text, pair, labels = found
+    text, pair, labels = labelled_columns(files[0], tables[0], **columns)
     parts: list[Part] = []
     for path, table in zip(files, tables, strict=True):
         both = ((row, _label_of(row, labels, wanted)) for row in table)
         parts.append([(row, label) for row, label in both if label is not None])
         need(bool(parts[-1]), f"{path}: no example has a label, so there is nothing to learn")
     kind = _kind_of(parts[0]) if wanted == "auto" else cast(Kind, wanted)
-    classes = Classes(parts[0], labels, kind)
+    classes = Classes(parts[0], labels, kind, known)
 
     def example(row: Row, label: Label) -> Example:
         both = row.text(text), None if pair is None else row.text(pair)
@@ -337,9 +333,6 @@ def _label_of(row: Row, columns: list[str], wanted: str) -> Label | None:
             value = ast.literal_eval(written)
     elif wanted == "multilabel" and isinstance(value, str) and written.lower() != "nan":
         value = [part for part in value.split("|") if part.strip()]
-    given = value if isinstance(value, list) else [value]
-    known = value is None or all(isinstance(each, str | int | float) for each in given)
-    need(known, f"{row.where}: {columns[0]!r} must hold texts or numbers, not {written[:40]}")
     if isinstance(value, list):
         return list(map(_written, value))
     return None if written.lower() in ("", "nan") else written
@@ -381,11 +374,11 @@ class Classes:
 
     Lists that hold only 0 and 1 and have one length are vectors with a place for each class
     (multi-hot), and so are several columns. Where all names are whole numbers, 1.0 is 1: pandas
-    writes so where other cells are empty.
+    writes so where other cells are empty. known: the classes, if they are given.
     """
 
-    def __init__(self, part: Part, columns: list[str], kind: Kind) -> None:
-        self.kind, self.names = kind, list[str]()
+    def __init__(self, part: Part, columns: list[str], kind: Kind, known: Sequence[str]) -> None:
+        self.kind, self.own = kind, list[str]()
         listed = [label for _, label in part if isinstance(label, list)]
         sizes = {len(label) for label in listed}
         values = {v for _, label in part for v in (label if isinstance(label, list) else [label])}
@@ -396,11 +389,12 @@ class Classes:
         numbers = [number_of(value) for value in values]
         self.whole = all(number is not None and number.is_integer() for number in numbers)
         if len(columns) > 1:
-            self.names = columns
+            self.own = columns
         elif self.marked:
-            self.names = [f"label_{k}" for k in range(max(sizes))]
+            self.own = [f"label_{k}" for k in range(max(sizes))]
         elif kind != "regression":
-            self.names = sorted({*map(self.spelt, values)}, key=_order)
+            self.own = sorted({*map(self.spelt, values)}, key=_order)
+        self.names = known or self.own
         self.numbers = {name: k for k, name in enumerate(self.names)}
 
     def spelt(self, value: str) -> str:
@@ -412,16 +406,16 @@ class Classes:
         held = label if isinstance(label, list) else [label]
         if self.kind != "multilabel":
             need(held is not label, f"{row.where}: several labels. Give --problem-type multilabel")
-            return self.number(row, held[0]), ()
+            return self.number(row, self.spelt(held[0])), ()
         marks = [value.lower() for value in held]
-        if self.marked and len(marks) == len(self.names) and {*marks} <= MARKS.keys():
-            on = tuple(k for k, mark in enumerate(marks) if MARKS[mark])
-            return on, tuple(k for k, mark in enumerate(marks) if MARKS[mark] is None)
-        return tuple(sorted({self.number(row, value) for value in held})), ()
+        if self.marked and len(marks) == len(self.own) and {*marks} <= MARKS.keys():
+            of = {self.number(row, c): MARKS[m] for c, m in zip(self.own, marks, strict=True)}
+            return tuple(k for k in of if of[k]), tuple(k for k in of if of[k] is None)
+        return tuple(sorted({self.number(row, self.spelt(value)) for value in held})), ()
 
     def number(self, row: Row, value: str) -> Any:
         is_value = self.kind == "regression"
-        found = number_of(value) if is_value else self.numbers.get(self.spelt(value))
+        found = number_of(value) if is_value else self.numbers.get(value)
         what = "not a number" if is_value else f"none of the classes {first(self.names)}"
         known = found is not None and math.isfinite(found)
         need(known, f"{row.where}: label {value[:40]!r} is {what}")

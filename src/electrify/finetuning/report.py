@@ -1,6 +1,4 @@
-"""Reports of fine-tuning runs: a row for each task, metric and model, as Markdown, CSV and JSON;
-and as a plot: a panel for each task, a line for each model, a dot for each seed, a bar at the
-median."""
+"""Reports of fine-tuning runs: a row for each task, metric and model, as Markdown and CSV."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from typing import Any
 
 from ..console import harmless, inert
 from ..exporting.places import FROZEN, RANDOM
-from ..files import json_text, write
+from ..files import write
 from ..progress import aligned, say
 from .baselines import BASELINE
 from .metrics import is_lower_better, rank
@@ -29,9 +27,9 @@ COMPARED = (BASELINE, RANDOM)
 """How the names of models begin that others are compared with."""
 Record = Mapping[str, Any]
 """A run, as in scores.jsonl."""
-SPREAD = ("median", "mean", "std", "best", "worst")
 PANEL_WIDTH, TITLE_HEIGHT, LINE_HEIGHT = 7.0, 0.9, 0.32
 """Of the plot, in inches."""
+SPREAD = ("median", "mean", "std", "best", "worst")
 
 
 @dataclass(frozen=True)
@@ -84,8 +82,11 @@ class Report:
         (`GLUE` or `BabyLM`) of the first metric's median."""
         tasks = {task: TASKS[task].metrics[0] for task in AVERAGES[name].tasks}
         firsts = grouped([row for row in self.rows if tasks.get(row.task) == row.metric], "model")
-        its = {model: found for model, found in firsts.items() if len(found) == len(tasks)}
-        return {model: statistics.fmean(row.median for row in its[model]) for model in its}
+        return {
+            model: statistics.fmean(row.median for row in its)
+            for model, its in firsts.items()
+            if len(its) == len(tasks)
+        }
 
     def notes(self) -> list[str]:
         """What a reader of the scores must know, each once."""
@@ -123,11 +124,6 @@ class Report:
     def table(self) -> str:
         """The table for a terminal or a log, without the notes on tasks, which were printed before
         the first run."""
-        averages = [
-            f"{name} average of {model}: {100 * value:.1f}"
-            for name in AVERAGES
-            for model, value in self.averages(name).items()
-        ]
         of_models = tuple(f"{row.task}: {row.model}: " for row in self.rows)
         notes = [f"note: {n}" for n in self.notes() if n.startswith(of_models)]
         sizes = dict.fromkeys(
@@ -137,7 +133,7 @@ class Report:
             if not row.model.startswith(COMPARED)
         )
         table = aligned(self.cells(), names=names_of(self.cells()))
-        return "\n".join([*table, *sizes, *averages, *self.verdicts(), *notes])
+        return "\n".join([*table, *sizes, *self._averages(), *self.verdicts(), *notes])
 
     def verdicts(self) -> Iterator[str]:
         """For each task a sentence on the best model and the best baseline, random weights among
@@ -150,8 +146,8 @@ class Report:
             others = [row for row in rows if row.model.startswith(COMPARED)]
             if own and others:
                 gain = 100 * (rank(metric, others[0].median) - rank(metric, own[0].median))
-                how = "better" if gain > 0 else "worse" if gain < 0 else "as good"
-                by = f"{abs(gain):.1f} points {how} than" if gain else f"{how} as"
+                how = "better" if gain > 0 else "worse"
+                by = f"{abs(gain):.1f} points {how} than" if gain else "as good as"
                 yield (
                     f"{task}: {own[0].model} is {by} the best baseline in {metric}: "
                     f"{percent(own[0].median)}, {others[0].model} {percent(others[0].median)}"
@@ -165,15 +161,12 @@ class Report:
                 )
 
     def write(self, folder: Path) -> None:
-        """Writes report.md, report.csv and report.json, and of a search search.md."""
+        """Writes report.md and report.csv, and of a search search.md."""
         write(folder / "report.md", self.markdown())
         table = io.StringIO()
         names = [f.name for f in dataclasses.fields(Row)]
         csv.writer(table).writerows([names, *(dataclasses.astuple(row) for row in self.rows)])
         write(folder / "report.csv", table.getvalue())
-        rows = [dataclasses.asdict(row) for row in self.rows]
-        found = {"rows": rows, "runs": self.records, "settings": self.settings}
-        write(folder / "report.json", json_text(found, indent=1) + "\n")
         if self.grid:
             write(folder / "search.md", self._search())
 
@@ -188,6 +181,7 @@ class Report:
             markdown_table(self.cells(), names=names_of(self.cells())),
             f"Scores times 100 on the validation examples {when}.{spread}",
             *self._published(),
+            *self._averages(),
             "\n".join(f"- {inert(note)}" for note in self.notes()),
             f"Settings: {', '.join(sorted(said))}.",
         ]
@@ -200,6 +194,8 @@ class Report:
                     f"Published for {task} ({TASKS[task].metrics[0]}, all training examples, "
                     f"official development set): {by_model(TASKS[task].published)}."
                 )
+
+    def _averages(self) -> Iterator[str]:
         for name, average in AVERAGES.items():
             if found := self.averages(name):
                 ours = by_model({model: 100 * value for model, value in found.items()})
@@ -268,7 +264,7 @@ def markdown_table(cells: Sequence[Sequence[str]], *, names: int) -> str:
     return "\n".join([head, rule, *body])
 
 
-# ------------------------------------------------------------------ the plot
+# ------------------------------------------------------------------ plots
 
 
 def draw_scores(figure: Any, report: Report) -> None:

@@ -15,7 +15,7 @@ import math
 import re
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,9 +31,9 @@ from ..progress import Progress, say
 from ..train.machine import choose, computing_with, pick_device
 from ..train.start import content_of
 from . import loop, metrics
-from .baselines import MAJORITY, OVERLAP, TFIDF, answer, applies, is_baseline
+from .baselines import BASELINE, MAJORITY, OVERLAP, TFIDF, answer, applies
 from .known import read_asked
-from .one_run import After, Outcome, drawn_examples, expected_updates, finetune_one
+from .one_run import Outcome, drawn_examples, expected_updates, finetune_one
 from .options import FinetuneConfig, FinetuneSettings
 from .report import Report, draw_scores, picture, report_of
 from .tasks import TaskData
@@ -41,7 +41,7 @@ from .tasks import TaskData
 ANOTHER = "choose another --output-dir"
 SETTINGS = "finetune.json"
 """Marks the folder as one of `finetune`."""
-PREFIXES = (RANDOM, FROZEN)
+PREFIXES = (RANDOM, FROZEN, BASELINE)
 """Of models that are only for comparison: they are not saved, and submit nothing."""
 OF_UPDATES = ("learning_rate", "layerwise_lr_decay", "num_train_epochs", "min_train_steps")
 OF_UPDATES += ("eval_steps", "load_best_model_at_end", "early_stopping_patience")
@@ -63,6 +63,10 @@ class Run:
     hashes: dict[str, str]
     out: Path
     saves: bool
+
+    @property
+    def prefix(self) -> str:
+        return divided(self.model)[0]
 
     @property
     def key(self) -> Key:
@@ -108,7 +112,7 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
         done = read_records(out)
         todo = [run for run in runs if not is_done(run, done.get(run.key))]
         # Baselines first, and then the probes: they take seconds.
-        todo.sort(key=lambda run: (not is_baseline(run.model), not is_quick(run.model)))
+        todo.sort(key=lambda run: (run.prefix != BASELINE, run.prefix != FROZEN))
         if len(todo) < len(runs):
             say(f"{len(runs) - len(todo)} of {len(runs)} runs are done already: {out / SCORES}")
         if todo:
@@ -133,28 +137,25 @@ def must_fit(options: FinetuneConfig, tasks: list[TaskData]) -> None:
     """Raises UserError for an option that none of the tasks would use, and if a library is
     missing."""
     kinds = {task.kind for task in tasks}
-    every = [settings for _, settings in options.grid]
-    weighted = any(settings.class_weights != "none" for settings in every)
-    frozen = any(settings.frozen_encoder != "none" for settings in every)
-    have_classes = bool(kinds - {"regression", "answering"})
-    need(have_classes or not weighted, "class_weights is for classes and tags. No task has any")
-    need("answering" not in kinds or not frozen, "frozen_encoder is not for questions")
-    for task in tasks:
-        if task.kind not in ("tagging", "answering"):
-            metrics.require(task.metrics)
+    for _, settings in options.grid:
+        classed = kinds - {"regression", "answering"} or settings.class_weights == "none"
+        need(bool(classed), "class_weights is for classes and tags. No task has any")
+        asked = "answering" in kinds and settings.frozen_encoder != "none"
+        need(not asked, "frozen_encoder is not for questions")
+    if kinds - {"tagging", "answering"}:
+        metrics.require()
 
 
 def models_of(options: FinetuneConfig) -> list[str]:
     """The models and baselines to run, each once."""
-    names = list(options.models)
+    names, settings = list(options.models), options.settings
+    own = [name for name in names if not name.startswith(PREFIXES)]
     if options.random_baseline:
-        own = [name for name in names if not name.startswith(PREFIXES)]
         names += [RANDOM + name for name in own]
     if options.adds_baselines:
         names += [MAJORITY, TFIDF, OVERLAP]
-        settings = options.settings
         if settings.frozen_encoder == "none" and settings.protocol == "electrify":
-            names += [FROZEN + name for name in options.models if not name.startswith(PREFIXES)]
+            names += [FROZEN + name for name in own]
     return list(dict.fromkeys(names))
 
 
@@ -164,24 +165,19 @@ def runs_of(options: FinetuneConfig, tasks: list[TaskData]) -> Iterator[Run]:
     data = {name: text_hash(examples)[:16] for name, examples in of.items()}
     names = models_of(options)
     # Nobody wants the model of a row that is only a comparison.
-    trained = [name for name in names if not name.startswith(PREFIXES) and not is_baseline(name)]
+    own = any(not name.startswith(PREFIXES) for name in names)
     for model in names:
         prefix, name = divided(model)
-        hashes = {"weights": model if is_baseline(model) else prefix + content_of(name)}
-        wanted = model in trained or not (trained or is_baseline(model))
+        weights = model if prefix == BASELINE else prefix + content_of(name)
+        wanted = prefix not in (PREFIXES if own else (BASELINE,))
         for task in (task for task in tasks if applies(model, task)):
-            its = hashes | {"data": data[task.name]}
+            its = {"weights": weights, "data": data[task.name]}
             for point, settings in options.grid:
-                if model.startswith(FROZEN):
+                if prefix == FROZEN:
                     settings = probing(settings)
                 for seed in range(options.seed, options.seed + options.seeds):
                     saves = options.saves_model and wanted and seed == options.seed
                     yield Run(model, task, seed, point, settings, its, options.folder, saves)
-
-
-def is_quick(model: str) -> bool:
-    """Whether a run takes seconds: baselines, and probes as a first look at a model."""
-    return is_baseline(model) or model.startswith(FROZEN)
 
 
 def probing(settings: FinetuneSettings) -> FinetuneSettings:
@@ -244,7 +240,7 @@ def is_done(run: Run, record: dict[str, Any] | None) -> bool:
         changed = "the examples" if what == "data" else "the model"
         fact = f"{run.out} holds scores of {run.model} on {run.task.name!r}, and {changed} changed"
         need(record.get(what) == now, f"{fact} since", ANOTHER)
-    files = () if is_baseline(run.model) else (f"{name}.tsv" for name, _ in run.task.test)
+    files = () if run.prefix == BASELINE else (f"{name}.tsv" for name, _ in run.task.test)
     saved = run.save_to is None or (run.save_to / METADATA).is_file()
     return saved and all((run.predictions / name).is_file() for name in files)
 
@@ -257,8 +253,7 @@ def run_all(
 ) -> None:
     """Does the runs. After each of them, its predictions and then its record are on disk, and then
     its model."""
-    networks = [run for run in todo if not is_baseline(run.model)]
-    places = {divided(run.model)[1] for run in networks}
+    places = {divided(run.model)[1] for run in todo if run.prefix != BASELINE}
     widths = [load_config(place, causal=True).hidden_size for place in places]
     device = pick_device(options.settings.device)
     how: dict[str, Any] = {"device": device, "width": max(widths, default=1)}
@@ -266,7 +261,8 @@ def run_all(
     earlier = next((record["threads"] for record in done.values()), None)
     tokens = loop.most_tokens(device)
     threads = choose(options.threads, tokens=tokens, earlier=earlier, **how)
-    updates = [0 if is_quick(r.model) else expected_updates(r.task, r.settings) for r in todo]
+    quick = (BASELINE, FROZEN)
+    updates = [0 if r.prefix in quick else expected_updates(r.task, r.settings) for r in todo]
     shown = Progress(sum(updates), title="finetune", unit="updates")
     with computing_with(threads), shown as progress:
         for run, its in zip(todo, updates, strict=True):
@@ -274,22 +270,22 @@ def run_all(
             def after(share: float, note: str, its: int = its) -> None:
                 progress.advance(its * share, note)
 
-            run_one(run, after, partial(keep, run, done, shared))
+            if run.prefix == BASELINE:
+                keep(run, done, shared, without_encoder(run))
+                continue
+            how: dict[str, Any] = {"seed": run.seed, "settings": run.settings, "after": after}
+            how |= {"save_to": run.save_to, "finished": partial(keep, run, done, shared)}
+            finetune_one(run.model.removeprefix(FROZEN), run.task, **how)
             if run.save_to is not None:
                 say(f"saved for `electrify predict`: {run.save_to}")
 
 
-def run_one(run: Run, after: After, finished: Callable[[Outcome], None]) -> None:
-    task, settings = run.task, run.settings
-    how: dict[str, Any] = {"seed": run.seed, "settings": settings, "after": after}
-    how |= {"save_to": run.save_to, "finished": finished}
-    if is_baseline(run.model):
-        began = time.monotonic()
-        examples = drawn_examples(task, seed=run.seed, settings=settings)
-        scores = answer(run.model, task, examples, class_weights=settings.class_weights)
-        finished(Outcome(scores, (), len(examples), 0, time.monotonic() - began))
-    else:
-        finetune_one(run.model.removeprefix(FROZEN), task, **how)
+def without_encoder(run: Run) -> Outcome:
+    """The scores of a baseline."""
+    began = time.monotonic()
+    examples = drawn_examples(run.task, seed=run.seed, settings=run.settings)
+    scores = answer(run.model, run.task, examples, class_weights=run.settings.class_weights)
+    return Outcome(scores, (), len(examples), 0, time.monotonic() - began)
 
 
 def keep(run: Run, done: dict[Key, Any], shared: dict[str, Any], outcome: Outcome) -> None:
@@ -342,7 +338,7 @@ def submit(runs: Sequence[Run], done: dict[Key, Any]) -> None:
 
     best: dict[str, dict[str, Run]] = {}
     for run in runs:
-        if run.task.test and not (run.model.startswith(PREFIXES) or is_baseline(run.model)):
+        if run.task.test and not run.prefix:
             mine = best.setdefault(run.model, {})
             mine[run.task.name] = max(mine.get(run.task.name, run), run, key=score)
     for model, chosen in best.items():
@@ -350,8 +346,7 @@ def submit(runs: Sequence[Run], done: dict[Key, Any]) -> None:
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as z:
             for path in sorted(paths, key=lambda path: path.name):
-                entry = zipfile.ZipInfo(path.name, date_time=(1980, 1, 1, 0, 0, 0))
-                z.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+                z.writestr(zipfile.ZipInfo(path.name), path.read_bytes(), zipfile.ZIP_DEFLATED)
         target = runs[0].out / f"submission-{file_name(model)}.zip"
         write(target, archive.getvalue())
         say(f"{target}: {len(paths)} test sets")

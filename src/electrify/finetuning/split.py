@@ -19,22 +19,14 @@ from .tasks import Example, Kind, Question, Sentence, TaskData
 
 BINS = 10
 """The values of a regression are kept in proportion by this many classes of equal size."""
-FEW = 0.1
-"""Share of distinct texts below which a note says so."""
 SHOWN = 10
 """Classes or tags that a note names."""
 
 
 def split(task: TaskData, fraction: float, *, seed: int) -> TaskData:
     """The task with `fraction` of its training examples as validation examples, see `parted`."""
-    parts = parted(task.kind, task.train, fraction, seed=seed)
-    distinct = len(set(map(_belongs, task.train)))
-    notes = task.notes
-    if distinct < FEW * len(task.train) and task.kind != "answering":
-        what = "sentences" if task.kind == "tagging" else "texts"
-        only = f"the {len(task.train):,} examples have only {distinct:,} distinct {what}"
-        notes += (f"{only}, and equal {what} stay in one part",)
-    return replace(task, train=parts[0], validation=parts[1], notes=notes)
+    train, validation = parted(task.kind, task.train, fraction, seed=seed)
+    return replace(task, train=train, validation=validation)
 
 
 def validated(task: TaskData) -> TaskData:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import yaml
 
 from ..errors import UserError, need
-from ..exporting.places import metadata_of
+from ..exporting.places import check_place, metadata_of
 from ..files import read_json
 from ..hub import file_of
 from ..names import nearest
@@ -38,7 +38,7 @@ CLASSES: dict[Kind, tuple[str, str | None]] = {
 """The library's class that loads, or makes, a model for a kind of task, and its name for the
 problem."""
 KEY = "electrify"
-"""The key in config.json of how a model reads its texts (model.Reading)."""
+"""The key in config.json of how a model reads its texts (Saved.reading)."""
 TRAINED = "fine-tuned"
 """The part in the metadata of a model that `electrify finetune` saved."""
 MIN_UPDATES = 1000
@@ -163,7 +163,6 @@ class KnownTask(Described):
     also: dict[str, list[str]] = field(default_factory=dict)
     submission: dict[str, list[str]] = field(default_factory=dict)
     hub: str | None = None
-    languages: bool = False
     published: dict[str, float] = field(default_factory=dict)
 
 
@@ -214,12 +213,31 @@ def _key(name: str) -> str:
 # ------------------------------------------------------------------ fine-tuned models
 
 
-def config_of(model: str) -> dict[str, Any]:
-    """The config.json of a folder or a model of the Hub. Raises UserError."""
+@dataclass(frozen=True)
+class Saved:
+    """What a fine-tuned model predicts, and how it reads its texts: max_seq_length, pairs (whether
+    it was trained on pairs of texts), and no_answer_threshold (the score for "no answer" above
+    which none is given). What is not known, or does not apply, is missing."""
+
+    kind: Kind
+    labels: tuple[str, ...]
+    reading: dict[str, Any]
+
+
+def saved(model: str) -> Saved:
+    """By the config.json of a folder or a model of the Hub. Raises UserError."""
+    check_place(model)
     folder = Path(model)
     file = folder / "config.json" if folder.is_dir() else file_of(model, "config.json")
     need(file is not None, f"{model} has no config.json that can be read")
-    return read_json(file or folder)
+    config = read_json(file or folder)
+    kind = kind_of(model, config)
+    # The library leaves out two unnamed classes.
+    count = config.get("num_labels", 2)
+    names = config.get("id2label") or {str(k): f"LABEL_{k}" for k in range(count)}
+    labels = tuple(names[str(k)] for k in range(len(names)))
+    plain = kind in ("regression", "answering")
+    return Saved(kind, () if plain else labels, config.get(KEY) or {})
 
 
 def kind_of(model: str, config: Mapping[str, Any]) -> Kind:

@@ -38,11 +38,9 @@ PHENOMENON = {"s-selection": "argument_structure"}
 SELECTED = "blimp_filtered"
 ABOVE = ("", "full_eval/", "babylm/", "babylm/full_eval/")
 PLACES = {
-    "blimp": ("blimp", "", *(f"{above}{SELECTED}" for above in ABOVE)),
-    "supplement": (
-        *("blimp/supplement", "supplement"),
-        *(f"{above}supplement_filtered" for above in ABOVE),
-    ),
+    "blimp": ["blimp", "", *(f"{above}{SELECTED}" for above in ABOVE)],
+    "supplement": [f"{place}/supplement" for place in ("blimp", ".")]
+    + [f"{above}supplement_filtered" for above in ABOVE],
 }
 
 
@@ -109,14 +107,12 @@ def read_blimp(data_dir: str | Path, *, limit: int | None = None) -> list[Paradi
 def _paradigm(path: Path, part: str, limit: int | None) -> Paradigm:
     lines = list(islice(rows(path), limit))
     need(bool(lines), f"{path}: no pairs")
-    for where, _, row in lines:
-        for key in (GOOD, BAD):
-            there = isinstance(row.get(key), str) and row[key].strip()
-            need(bool(there), f"{where}: no text under {key!r}")
+    for row, key in product(lines, (GOOD, BAD)):
+        need(bool(row.text(key).strip()), f"{row.where}: no text under {key!r}")
     terms = lines[0].cells
     term = str(terms.get("linguistics_term", path.stem))
     about = (path.stem, part, str(terms.get("field", "-")), PHENOMENON.get(term, term))
-    return Paradigm(*about, tuple(Pair(row[GOOD], row[BAD]) for _, _, row in lines))
+    return Paradigm(*about, tuple(Pair(row.text(GOOD), row.text(BAD)) for row in lines))
 
 
 def evaluate(options: EvaluateConfig) -> list[Accuracy]:
@@ -138,11 +134,10 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
         fact = f"{out} holds the scores of other models, pairs or options"
         need(known.items() >= identity.items(), fact, "choose another output_dir")
 
-    from ..train.machine import pick_device  # heavy, so loaded once the data is known to be good
-    from .pll import load_scorer
+    from .pll import load_scorer  # heavy, so loaded once the data is known to be good
 
-    device, tokens = pick_device(options.device), options.batch_tokens
-    scorers = [load_scorer(n, device=device, architecture=options.architecture) for n in names]
+    how = {"device": options.device, "architecture": options.architecture}
+    scorers, tokens = [load_scorer(name, **how) for name in names], options.batch_tokens
     with max(scorers, key=lambda s: s.width).computing(options.threads, tokens=tokens):
         rows = judge(scorers, paradigms, batch_tokens=tokens, title="blimp")
     if options.output_dir is None:
@@ -179,9 +174,8 @@ def means(rows: Sequence[Accuracy]) -> dict[tuple[str, str], float]:
     all of them, which is how BLiMP is reported."""
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:
-        groups[row.part, row.phenomenon if row.part == "blimp" else row.paradigm].append(
-            row.accuracy
-        )
+        name = row.phenomenon if row.part == "blimp" else row.paradigm
+        groups[row.part, name].append(row.accuracy)
     for part in dict.fromkeys(row.part for row in rows):
         groups[part, "overall"] = [row.accuracy for row in rows if row.part == part]
     return {key: fmean(values) for key, values in groups.items()}

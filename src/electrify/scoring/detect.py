@@ -1,5 +1,5 @@
 """Detection: gives each token of a text its probability of being replaced, in one forward pass of a
-discriminator, and shows it as coloured text, as a table, or as JSON.
+discriminator, and shows it as a table or as JSON.
 
 Shape suffixes: B windows, L tokens of a window.
 """
@@ -7,12 +7,11 @@ Shape suffixes: B windows, L tokens of a window.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ..console import harmless
 from ..errors import need
@@ -36,10 +35,8 @@ MANY_TOKENS = 20_000
 # The most of a forward pass, unless the user says how many windows: memory grows with its slots.
 MOST_WINDOWS = 16
 MOST_SLOTS = 8192
-MOST_NAMED = 20
 REPLACED = {"logits": "replaced"}
 """In the metadata of a graph that detects."""
-FAINT = 0.05  # a probability below it is not coloured
 
 
 @dataclass(frozen=True)
@@ -57,28 +54,19 @@ class Piece(Named):
         """For `word, probability = ...`."""
         return iter((self.token, self.probability))
 
-    @property
-    def word(self) -> str:
-        """The same as `token`, under the name of transformers' pipelines, as is `score`."""
-        return self.token
+    def __getitem__(self, name: str) -> Any:
+        """`piece["word"]`, as of a pipeline of transformers."""
+        return getattr(self, name)
 
     @property
     def text(self) -> str:
-        """The same, as of spaCy."""
+        """The same as `token`."""
         return self.token
-
-    @property
-    def score(self) -> float:
-        return self.probability
 
     @property
     def replaced(self) -> bool:
         """Whether its probability reaches the threshold."""
         return self.probability >= self.threshold
-
-    def __getitem__(self, name: str) -> Any:
-        """`piece["word"]`, as of a pipeline."""
-        return getattr(self, name)
 
 
 @dataclass(frozen=True)
@@ -108,15 +96,6 @@ class Detection(Named):
 
 class OnnxDetector(OnnxModel):
     """A graph with a head that detects, as pll.Scorer."""
-
-    @classmethod
-    def of(cls, name: str, threads: str = "auto") -> Self:
-        """Raises UserError for a graph of another network."""
-        need(
-            REPLACED.items() <= metadata_of(name).items(),
-            f"{name}: the graph has no replaced-token head. Export the discriminator of a run",
-        )
-        return super().of(name, threads)
 
     def probabilities(self, rows: Sequence[list[int]]) -> Array:
         """Of each token that it was replaced, [B, L]."""
@@ -185,6 +164,8 @@ def load_detector(
     Raises UserError if the replaced-token head is missing.
     """
     if is_onnx(model):
+        detects = REPLACED.items() <= metadata_of(model).items()
+        need(detects, f"{model}: the graph has no replaced-token head. Export a discriminator")
         return OnnxDetector.of(model, threads)
     from .pll import load_scorer
 
@@ -225,52 +206,22 @@ def joined(
 # ------------------------------------------------------------------ output
 
 
-def show_detection(
-    detection: Detection, out: TextIO, *, threshold: float, unit: str, as_json: bool
-) -> None:
-    """Coloured text on a terminal (not with NO_COLOR), otherwise a table of tab-separated
-    columns: the word or token, its probability of being replaced, and whether that reaches the
-    threshold; or JSON."""
-    pieces = detection.words if unit == "word" else detection.tokens
+def show_detection(found: Detection, out: TextIO, *, unit: str, as_json: bool) -> None:
+    """A table of tab-separated columns: the word or token, its probability of being replaced, and
+    whether that reaches the threshold; or JSON."""
+    pieces = found.words if unit == "word" else found.tokens
+    threshold = pieces[0].threshold
     if as_json:
-        plain = detection.plain()
+        plain = found.plain()
         marked = [word for word in plain["words"] if word["probability"] >= threshold]
         # Escaped throughout, so that no character of the text can control a terminal.
-        said = plain | {"threshold": threshold, "marked": marked}
-        out.write(json.dumps(said) + "\n")
-    elif out.isatty() and not os.environ.get("NO_COLOR"):
-        show_coloured(detection.text, pieces, out, threshold=threshold)
-    else:
-        out.write(f"{unit}\tprobability\treplaced\n")
-        for piece in pieces:
-            replaced = "yes" if piece.probability >= threshold else "no"
-            out.write(f"{harmless(piece.token)}\t{piece.probability:.4f}\t{replaced}\n")
-        highest = max(pieces, key=lambda piece: piece.probability)
-        if highest.probability < threshold:
-            named = f"{harmless(highest.token)!r} ({highest.probability:.2f})"
-            say(f"no {unit} reaches {threshold:g}: the highest is {named}")
-    out.flush()
-
-
-def show_coloured(text: str, pieces: tuple[Piece, ...], out: TextIO, *, threshold: float) -> None:
-    """The text on backgrounds from none at 0 to red at 1, bold and underlined from the threshold,
-    and a line that names these pieces."""
-    from rich.console import Console
-    from rich.text import Text
-
-    shown, at = Text(), 0
-    for piece in sorted(pieces, key=lambda p: p.start):
-        strong, fade = piece.probability >= threshold, round(255 * (1 - piece.probability))
-        style = "bold underline " * strong + f"black on rgb(255,{fade},{fade})"
-        plain = piece.probability < FAINT and not strong
-        start, end = max(at, piece.start), max(at, piece.end)
-        shown.append(harmless(text[at:start], keep="\n\t"))
-        shown.append(harmless(text[start:end], keep="\n\t"), style="" if plain else style)
-        at = end
-    shown.append(harmless(text[at:].rstrip(), keep="\n\t"))
-    marked = [p for p in pieces if p.probability >= threshold]
-    named = ", ".join(f"{harmless(p.token)} {p.probability:.2f}" for p in marked[:MOST_NAMED])
-    said = f"replaced with probability of at least {threshold:g}: {named or 'nothing'}"
-    console = Console(file=out, highlight=False, markup=False, emoji=False)
-    console.print(shown, soft_wrap=True)
-    console.print(Text(said, style="dim"), soft_wrap=True)
+        out.write(json.dumps(plain | {"threshold": threshold, "marked": marked}) + "\n")
+        return
+    out.write(f"{unit}\tprobability\treplaced\n")
+    for piece in pieces:
+        replaced = "yes" if piece.replaced else "no"
+        out.write(f"{harmless(piece.token)}\t{piece.probability:.4f}\t{replaced}\n")
+    highest = max(pieces, key=lambda piece: piece.probability)
+    if not highest.replaced:
+        named = f"{harmless(highest.token)!r} ({highest.probability:.2f})"
+        say(f"no {unit} reaches {threshold:g}: the highest is {named}")

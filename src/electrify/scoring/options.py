@@ -148,15 +148,7 @@ class RerankConfig(Options):
 
     def check(self) -> None:
         thread_count(self.threads)
-        ends = (self.output_file or ".jsonl").endswith(".jsonl")
-        need(ends, f"output_file must end in .jsonl, not {self.output_file!r}")
-        need(
-            self.tune_file is not None or self.weight is not None,
-            "weight is missing: give it, or tune_file, on which it is tuned",
-        )
-        given = self.weight is not None or self.length_bonus != 0
-        need(
-            not (self.tune_file and given),
-            "tune_file tunes weight and length_bonus: leave them out",
-        )
+        tuned, given = self.tune_file is not None, self.weight is not None or self.length_bonus != 0
+        need(tuned or self.weight is not None, "weight is missing: give it, or tune_file")
+        need(not (tuned and given), "tune_file tunes weight and length_bonus: leave them out")
         self.set("model", model_in(self.model))

@@ -1,5 +1,5 @@
 """Pseudo-log-likelihood: how well a sentence fits what an encoder has learnt, computed with the
-head with which it was pre-trained.
+head with which it was pre-trained. `electrify score`: that of every text of files.
 
 The score of a sentence is a sum over its tokens without the special ones. Its terms depend on the
 head:
@@ -16,8 +16,9 @@ Shape suffixes: B rows of a batch, L tokens, N scored tokens of a batch, V vocab
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,19 +30,15 @@ from torch import Tensor
 from ..architectures import exported_as
 from ..architectures.architecture import Architecture
 from ..errors import need
-from ..exporting.loading import (
-    load_config,
-    load_tokenizer,
-    load_weights,
-    made_for,
-    positions_of,
-)
+from ..exporting.loading import load_config, load_tokenizer, load_weights, made_for, positions_of
 from ..exporting.places import metadata_of
+from ..finetuning.new_texts import Files, done, must_be_ready, rounded, write_results
 from ..onnx_models import Array, padded
 from ..tables import class_at
 from ..text.tokenizer import tokenised
-from ..train.machine import choose, computing_with
+from ..train.machine import choose, computing_with, pick_device
 from ..values import given_texts
+from .options import ScoreConfig
 from .windows import After, Row, of_tokens, places
 
 Kind = Literal["mlm", "rtd", "electric"]
@@ -140,12 +137,10 @@ class Scorer:
         """Of each token that it was replaced, [B, L]."""
         return self.binary_logits(rows).sigmoid().cpu().numpy()
 
-    @contextmanager
-    def computing(self, threads: str, *, tokens: int) -> Iterator[None]:
+    def computing(self, threads: str, *, tokens: int) -> AbstractContextManager[None]:
         """A context with the threads of the option --threads. tokens: of a forward pass."""
         how = {"device": self.device, "width": self.width, "tokens": tokens, "bf16": False}
-        with computing_with(choose(threads, **how)):
-            yield
+        return computing_with(choose(threads, **how))
 
     @torch.inference_mode()
     def _score(self, batch: list[Row]) -> Array:
@@ -189,7 +184,7 @@ def logits_at(model: Any, at_B: Tensor, *, short: bool, **inputs: Tensor) -> Ten
 def load_scorer(
     model: str,
     *,
-    device: torch.device | None = None,
+    device: str = "cpu",
     architecture: str | None = None,
     detects: bool = False,
 ) -> Scorer:
@@ -201,6 +196,7 @@ def load_scorer(
     Raises UserError if the weights of a head are missing, which the library would fill with random
     numbers, or if the tokenizer has no [MASK], [CLS] or [SEP].
     """
+    place = pick_device(device)
     if architecture:
         class_at(architecture)  # now `exported_as` knows it
     config, metadata = load_config(model), metadata_of(model)
@@ -243,6 +239,53 @@ def load_scorer(
     names = ("cls_token", "sep_token", *(["mask_token"] if kind == "mlm" else []))
     lacking = [name for name in names if getattr(tokenizer, f"{name}_id") is None]
     need(not lacking, f"{model}: its tokenizer has no {' and no '.join(lacking)}")
-    loaded.to(device or torch.device("cpu"))
+    loaded.to(place)
     short = kind == "mlm" and config.model_type in SHORT
     return Scorer(model, kind, loaded, tokenizer, positions_of(loaded), reader, short=short)
+
+
+# ------------------------------------------------------------------ files of texts
+
+
+@dataclass
+class TextScorer:
+    """Examples -> the columns that `score` adds."""
+
+    reader: Scorer
+    options: ScoreConfig
+    texts: int = 0
+    bf16 = False
+
+    @property
+    def device(self) -> torch.device:
+        return self.reader.device
+
+    def __call__(self, examples: list[Any], after: After) -> list[dict[str, Any]]:
+        self.texts += len(examples)
+        found = self.reader.token_scores(
+            [example.text for example in examples],
+            max_seq_length=self.options.max_seq_length,
+            batch_tokens=self.options.batch_tokens,
+            after=lambda number: after(number / len(examples)),
+        )
+        columns = [{"score": rounded(its.score), "tokens": len(its.tokens)} for its in found]
+        if not self.options.per_token:
+            return columns
+        return [
+            row | {"token": list(its.tokens), "token_score": list(map(rounded, its.token_scores))}
+            for row, its in zip(columns, found, strict=True)
+        ]
+
+
+def score_files(options: ScoreConfig) -> str:
+    """Writes the score of every text of the files, in order, into the output file, whole or not at
+    all, or to standard output; returns what it did. Mistakes in files and options are reported
+    before the model is loaded. Raises UserError."""
+    began = time.monotonic()
+    must_be_ready(options, options.output_file)
+    files = Files.of(options, pairs=False)
+    files.check()
+    scorer = load_scorer(options.model, device=options.device, architecture=options.architecture)
+    work = TextScorer(scorer, options)
+    write_results(options, files, work, title="score")
+    return done(options.output_file, work.texts, began)

@@ -12,20 +12,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from itertools import product, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from annotated_types import MinLen
 
 from ..errors import must_have, need
-from ..files import written
+from ..files import write
 from ..finetuning.new_texts import must_be_ready
 from ..names import Named
 from ..onnx_models import Array
 from ..progress import Progress, aligned
 from ..text.tables import rows
+from ..values import checked
 from .options import RerankConfig
 
 if TYPE_CHECKING:
@@ -89,10 +91,6 @@ class Reranked(Named):
     """Word error rates: before, after, oracle (the best hypothesis of each list), and change (after
     minus before); empty without references."""
 
-    def __getitem__(self, number: int) -> str:
-        """The text that was chosen from a list."""
-        return self.texts[number]
-
     @property
     def chosen(self) -> tuple[int, ...]:
         """The number of the hypothesis in its list, from 0."""
@@ -104,8 +102,7 @@ class Reranked(Named):
             return ""
         cells = [["", "WER %", "95 % interval"]]
         for name, rate in self.rates.items():
-            numbers = (rate.percent, rate.low, rate.high)
-            mean, low, high = (f"{x:+.2f}" if name == "change" else f"{x:.2f}" for x in numbers)
+            mean, low, high = (f"{x:{'+' * (name == 'change')}.2f}" for x in astuple(rate))
             cells.append([name, mean, f"{low} to {high}"])
         return "\n".join(aligned(cells, names=1))
 
@@ -137,21 +134,15 @@ def nbest_of(row: Mapping[str, Any], where: str) -> NBest:
         return next((row[name] for name in names if name in row), None)
 
     texts, scores = first(row, HYPOTHESES), first(row, SCORES)
-    there = isinstance(texts, list) and bool(texts)
-    need(there, f"{where}: no list of hypotheses under {' or '.join(HYPOTHESES)}")
-    if all(isinstance(one, dict) for one in texts):
+    if isinstance(texts, list) and all(isinstance(one, dict) for one in texts):
         scores = [first(one, SCORES) for one in texts]
-        scores = None if all(score is None for score in scores) else scores
+        scores = scores if any(score is not None for score in scores) else None
         texts = [first(one, TEXTS) for one in texts]
-    fact = f"{where}: a hypothesis must be a text, or an object with {TEXTS[0]!r}"
-    need(all(isinstance(text, str) for text in texts), fact)
-    scores = [0.0] * len(texts) if scores is None else scores
-    right = isinstance(scores, list) and len(scores) == len(texts)
-    right = right and all(isinstance(s, int | float) and np.isfinite(s) for s in scores)
-    need(right, f"{where}: there must be one score, a number, for each hypothesis")
-    reference = first(row, REFERENCES)
-    need(isinstance(reference, str | None), f"{where}: the reference must be a text")
-    return NBest(row, tuple(texts), tuple(map(float, scores)), reference)
+    texts = checked(texts, Annotated[list[str], MinLen(1)], f"{where}: {HYPOTHESES[0]}")
+    scores = checked(scores or [0.0] * len(texts), list[float], f"{where}: {SCORES[0]}")
+    need(len(scores) == len(texts), f"{where}: there must be one score for each hypothesis")
+    reference = checked(first(row, REFERENCES), str | None, f"{where}: {REFERENCES[0]}")
+    return NBest(row, tuple(texts), tuple(scores), reference)
 
 
 # ------------------------------------------------------------------ choosing
@@ -185,14 +176,6 @@ class Lists:
             np.array([len((one.reference or "").split()) for one in lists]),
         )
 
-    @classmethod
-    def scored(cls, lists: Sequence[NBest], scorer: Scorer, *, batch_tokens: int) -> Lists:
-        """With the scores of the model."""
-        texts = [text for one in lists for text in one.texts]
-        with Progress(len(texts), title="rerank", unit="hypotheses") as progress:
-            scores = scorer.scores(texts, batch_tokens=batch_tokens, after=progress.advance)
-        return cls.of(lists, scores)
-
     def totals(self, weight: float, length_bonus: float) -> Array:
         """The sums that decide, [U, H]."""
         return self.first_UH + weight * self.model_UH + length_bonus * self.words_UH
@@ -207,8 +190,7 @@ class Lists:
 
     def spread(self, scores_UH: Array) -> float:
         """The mean standard deviation inside a list."""
-        there_UH = np.isfinite(self.first_UH)
-        pairs = zip(scores_UH, there_UH, strict=True)
+        pairs = zip(scores_UH, np.isfinite(self.first_UH), strict=True)
         return float(np.mean([scores_H[there_H].std() for scores_H, there_H in pairs]))
 
 
@@ -245,9 +227,8 @@ def rates_of(lists: Lists, chosen_U: Array) -> dict[str, Rate]:
     before_U, after_U = lists.errors_UH[:, 0], lists.errors(chosen_U)
     edits = {"before": before_U, "after": after_U, "oracle": lists.errors_UH.min(axis=1)}
     edits["change"] = after_U - before_U
-    draws_RU = np.random.default_rng(0).multinomial(
-        len(words_U), np.full(len(words_U), 1 / len(words_U)), size=RESAMPLES
-    )
+    number = len(words_U)
+    draws_RU = np.random.default_rng(0).multinomial(number, [1 / number] * number, size=RESAMPLES)
     words_R = (draws_RU @ words_U).clip(1)
     found = {}
     for name, edits_U in edits.items():
@@ -263,30 +244,33 @@ def rerank(options: RerankConfig, scorer: Scorer | None = None) -> Reranked:
     lists = read_lists(options.file)
     development = read_lists(options.tune_file, referenced=True) if options.tune_file else []
 
-    from ..train.machine import pick_device
     from .pll import load_scorer
 
-    tokens = options.batch_tokens
+    tokens, architecture = options.batch_tokens, options.architecture
     if scorer is None:
-        device = pick_device(options.device)
-        scorer = load_scorer(options.model, device=device, architecture=options.architecture)
+        scorer = load_scorer(options.model, device=options.device, architecture=architecture)
+
+    def scored(lists: Sequence[NBest]) -> Lists:
+        texts = [text for one in lists for text in one.texts]
+        with Progress(len(texts), title="rerank", unit="hypotheses") as progress:
+            scores = scorer.scores(texts, batch_tokens=tokens, after=progress.advance)
+        return Lists.of(lists, scores)
+
     with scorer.computing(options.threads, tokens=tokens):
-        weight, bonus = options.weight, options.length_bonus
+        weight, bonus = options.weight or 0.0, options.length_bonus
         if development:
-            weight, bonus = tuned(Lists.scored(development, scorer, batch_tokens=tokens))
-        scored = Lists.scored(lists, scorer, batch_tokens=tokens)
-    weight = weight or 0.0
-    rankings = tuple(map(ranked, lists, scored.totals(weight, bonus)))
-    known = lists[0].reference is not None
-    rates = rates_of(scored, scored.chosen(weight, bonus)) if known else {}
-    texts = tuple(ranking[0].text for ranking in rankings)
-    found = Reranked(texts, rankings, weight, bonus, rates)
+            weight, bonus = tuned(scored(development))
+        its = scored(lists)
+    rankings = tuple(map(ranked, lists, its.totals(weight, bonus)))
+    rates = rates_of(its, its.chosen(weight, bonus)) if lists[0].reference is not None else {}
     if options.output_file is not None:
-        with written(Path(options.output_file)) as part, part.open("w", encoding="utf-8") as stream:
-            for one, (best, *_) in zip(lists, rankings, strict=True):
-                said = {**one.row, "reranked": best.text, "reranked_index": best.index}
-                stream.write(json.dumps(said, ensure_ascii=False) + "\n")
-    return found
+        said = (
+            {**one.row, "reranked": best.text, "reranked_index": best.index}
+            for one, (best, *_) in zip(lists, rankings, strict=True)
+        )
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in said)
+        write(Path(options.output_file), "".join(lines))
+    return Reranked(tuple(best.text for best, *_ in rankings), rankings, weight, bonus, rates)
 
 
 def ranked(one: NBest, totals_H: Array) -> tuple[Ranked, ...]:

@@ -78,17 +78,12 @@ def _rows(tokenizer: Any, texts: Sequence[list[int]], size: int, *, singly: bool
     number = 0
     for ids in texts:
         for start, stop, first, last in windows_of(len(ids), size=size):
-            window = framed(tokenizer, ids[start:stop])
+            window = [tokenizer.cls_token_id, *ids[start:stop], tokenizer.sep_token_id]
             step = 1 if singly else max(1, last - first)
             for a in range(first, last, step):
                 at = range(1 + a - start, 1 + a + step - start)
                 yield Row(window, at, range(number + a, number + a + step))
         number += len(ids)
-
-
-def framed(tokenizer: Any, ids: Sequence[int]) -> list[int]:
-    """A window with its special tokens."""
-    return [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
 
 
 def windows_of(n: int, *, size: int) -> list[tuple[int, int, int, int]]:

@@ -14,16 +14,16 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unicodedata import category
 
 from ..errors import need
+from ..text.corpus import TOKENIZER, Corpus
+from ..text.tokenizer import load_tokenizer, reading_text, tokenised
 from .blimp import Pair, Paradigm
-
-if TYPE_CHECKING:
-    from .detect import Piece
+from .detect import Piece, detect, load_detector
 
 # The tokens of a span, and the words that it must hold for the others to show what fits.
 SPAN = 24
@@ -49,7 +49,7 @@ Span = tuple[str, list[Word]]
 def planted_pairs(folder: Path, *, count: int = COUNT, seed: int = 0) -> Paradigm:
     """At most `count` pairs from the held-out part of a prepared corpus, the same for the same
     corpus and seed. Raises UserError if there are fewer than 50."""
-    spans = list(_spans(folder, 2 * count, random.Random(seed)))
+    spans = list(islice(_spans(folder, random.Random(seed)), 2 * count))
     pairs = list(_pairs(spans, random.Random(seed)))[:count]
     need(
         len(pairs) >= min(FEWEST, count),
@@ -60,11 +60,8 @@ def planted_pairs(folder: Path, *, count: int = COUNT, seed: int = 0) -> Paradig
     return Paradigm("planted", "planted", "-", "planted", tuple(pairs))
 
 
-def _spans(folder: Path, most: int, rng: random.Random) -> Iterator[Span]:
-    """Spans of documents that hold enough words, in random order, at most `most`."""
-    from ..text.corpus import TOKENIZER, Corpus
-    from ..text.tokenizer import load_tokenizer, reading_text
-
+def _spans(folder: Path, rng: random.Random) -> Iterator[Span]:
+    """Spans of documents that hold enough words, in random order."""
     corpus = Corpus(folder, "valid")
     tokenizer = reading_text(load_tokenizer(folder / TOKENIZER))
     known = set(tokenizer.all_special_tokens)
@@ -75,24 +72,18 @@ def _spans(folder: Path, most: int, rng: random.Random) -> Iterator[Span]:
         for at in range(int(start), int(end) - WORDS + 1, SPAN)
     ]
     rng.shuffle(places)
-    made = 0
     for shard, start, end, at in places:
-        if made == most:
-            return
         ids = corpus.tokens[shard][at : min(end, at + SPAN)]
         text = tokenizer.decode(ids.tolist(), clean_up_tokenization_spaces=False)
         if at > start:
             text = text.partition(" ")[2]  # the first word may be a part of one
         words = [] if any(token in text for token in known) else _words(tokenizer, text)
         if len(words) >= WORDS:
-            made += 1
             yield text, words
 
 
 def _words(tokenizer: Any, text: str) -> list[Word]:
     """The words of letters. The last one is left out, because the span may have cut it."""
-    from ..text.tokenizer import tokenised
-
     found = tokenised(tokenizer, text)
     places: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for number, (start, end) in zip(found.word_ids(), found["offset_mapping"], strict=True):
@@ -149,12 +140,9 @@ class Verdict:
 def judge(discriminator: str, pairs: Sequence[Pair]) -> list[Verdict]:
     """The verdict of the discriminator (folder or Hub id) on each pair. A word's probability is the
     highest of its tokens."""
-    from .detect import detect, load_detector
-
     verdicts = []
-    for pair, found in zip(
-        pairs, detect(load_detector(discriminator), [pair.bad for pair in pairs]), strict=True
-    ):
+    every = detect(load_detector(discriminator), [pair.bad for pair in pairs])
+    for pair, found in zip(pairs, every, strict=True):
         wrong = next(word for word in found.words if word.end > pair.at)
         others = tuple(word.probability for word in found.words if word is not wrong)
         verdicts.append(Verdict(pair.bad, wrong, others))

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any
 
 import torch
 import uvicorn
@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from pydantic import AfterValidator, BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
@@ -26,12 +27,14 @@ from ..names import nearest
 from ..process import thread_count
 from ..progress import say, show_progress
 from ..values import Count, Natural
+from . import ServeConfig
 from .batches import Batches, Job
 from .gate import TEXTS, Gate, Metrics, failure
 from .models import ALTERNATIVES, KINDS, Served
-from .options import ServeConfig
 
 NOT_JSON = "the body is not a JSON object with content-type application/json"
+# Of JSON. A character beyond the basic plane may be written as two escapes of six bytes.
+BYTES_PER_CHARACTER, BYTES_BESIDE_TEXT = 12, 4096
 
 
 def valid(text: str) -> str:
@@ -41,7 +44,6 @@ def valid(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(valid)]
-T = TypeVar("T")
 
 
 # ------------------------------------------------------------------ bodies
@@ -54,20 +56,22 @@ class Asked(BaseModel):
     model: str | None = None
 
 
-class Texts(Asked, Generic[T]):
+class Texts(Asked):
     """One text or several."""
 
-    text: T | None = None
-    texts: list[T] | None = None
+    text: Text | None = None
+    texts: list[Text] | None = None
 
     def items(self) -> list[Any]:
         need((self.text is None) != (self.texts is None), "give either text or texts")
         return [self.text] if self.texts is None else self.texts
 
 
-class Examples(Texts[Text | list[Text]]):
+class Examples(Texts):
     """For a tagger a text is a list of words. pairs: the second texts, or contexts."""
 
+    text: Text | list[Text] | None = None  # type: ignore[assignment]
+    texts: list[Text | list[Text]] | None = None  # type: ignore[assignment]
     pairs: Text | list[Text] | None = None
 
     def items(self) -> list[Any]:
@@ -89,7 +93,7 @@ class Place(Asked):
         return [(self.text, self.start, self.end)]
 
 
-BODIES = dict.fromkeys(KINDS, Texts[Text]) | {"predict": Examples, ALTERNATIVES: Place}
+BODIES: dict[str, Any] = dict.fromkeys(KINDS, Texts) | {"predict": Examples, ALTERNATIVES: Place}
 PATHS = {*(f"/{kind}" for kind in BODIES), "/", "/health", "/models", "/metrics"}
 
 
@@ -151,7 +155,7 @@ class Service:
         return JSONResponse({"model": model, **results})
 
 
-async def complaint(request: Any, error: Any) -> Response:
+async def complaint(_: Any, error: Any) -> Response:
     """A mistake in a request, as one sentence."""
     match error:
         case RequestValidationError():
@@ -163,8 +167,6 @@ async def complaint(request: Any, error: Any) -> Response:
             return failure(422, f"{field}: {said}", field=field)
         case HTTPException(status_code=400):  # what json cannot read, such as deep nesting
             return failure(422, NOT_JSON)
-        case HTTPException(status_code=405) if request.url.path not in PATHS:
-            return failure(404, "Not Found")  # the folder of the page knows no POST
         case HTTPException():
             return failure(error.status_code, error.detail)
     return failure(422, str(error))
@@ -175,6 +177,8 @@ def create_app(service: Service) -> FastAPI:
     options = service.options
     # The library's pages of documentation load scripts from elsewhere.
     app = FastAPI(title="electrify", version=__version__, docs_url=None, redoc_url=None)
+    most_bytes = BYTES_PER_CHARACTER * options.max_characters + BYTES_BESIDE_TEXT
+    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=most_bytes)
     app.add_middleware(Gate, options=options, metrics=service.metrics, paths=PATHS)
     for kind in (UserError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, complaint)
@@ -193,8 +197,8 @@ def create_app(service: Service) -> FastAPI:
 
     @app.get("/models")
     async def models() -> Response:
-        rows = [{"name": name, "endpoints": m.kinds} for name, m in service.models.items()]
-        return JSONResponse({"models": rows})
+        models = service.models.items()
+        return JSONResponse({"models": [{"name": n, "endpoints": m.kinds} for n, m in models]})
 
     @app.get("/metrics")
     async def metrics() -> Response:

@@ -14,6 +14,7 @@ import torch
 
 from ..api import load
 from ..errors import UserError, need
+from ..finetuning.tasks import saved
 from ..scoring.pll import load_scorer
 from ..text.tokenizer import tokenised
 
@@ -40,15 +41,15 @@ class Served:
         """What it can do."""
         self.alternatives: Alternatives | None = None
         """The masked language model next to it, or the model itself if it is one."""
-        self.tags = False
-        """Whether it predicts tags, and takes lists of words."""
-        for kind in KINDS:
+        for kind in KINDS:  # each loads what it needs, without a text
             try:
-                self._load(kind)
+                getattr(self.encoder, kind)([])
                 self.kinds.append(kind)
             except UserError:
                 if kind == KINDS[-1] and not self.kinds:
                     raise
+        self.tags = "predict" in self.kinds and saved(self.encoder.model).kind == "tagging"
+        """Whether it predicts tags, and takes lists of words."""
         folder = Path(self.encoder.model)
         beside = [place for name in BESIDE if (place := folder.parent / name).is_dir()]
         for place in beside if "detect" in self.kinds else [folder]:
@@ -58,17 +59,6 @@ class Served:
                 break
             except UserError:
                 continue  # another head, such as that of energies or of a task
-
-    def _load(self, kind: str) -> None:
-        """Loads what this kind of request needs, without a text. Raises UserError."""
-        if kind != "predict":
-            getattr(self.encoder, kind)([])
-            return
-        try:
-            self.encoder.predict([], pairs=[])
-        except UserError:
-            self.encoder.predict([])
-            self.tags = True  # taggers alone take no pairs
 
     def answers(self, kind: str, items: list[Any]) -> list[Any]:
         """An answer for each item: a text, for predict (text, pair or None), for alternatives

@@ -15,24 +15,23 @@ from functools import cache
 from itertools import count
 from typing import Any
 
+from ..data.loader import Rows
 from ..data.phases import phases_of
-from ..errors import UserError
+from ..errors import UserError, need
 from ..flop_counts import recipe_flops
 from ..progress import say
 from ..recipe import GENERATOR_SIZES, Entry, Recipe, load, override, stages_of, with_batch
-from ..rules import broken, check, endless_warmups, periods
+from ..rules import broken, cautions, check, endless_warmups, periods
 from ..text.corpus import Corpus
 from ..train.job import WARMUPS
 from ..train.length import WARMUP
 from ..train.optim import scheduled
-from .options import Equal, with_unit
+from ..train.start import with_shapes
+from .options import CompareConfig, Equal, with_unit
 
-# Fields that a study sets for all recipes alike, and by what.
-SET_BY = {"seed": "--seed and --seeds", "max_steps": "--budgets", "device": "--device"}
-SET_BY |= dict.fromkeys(
-    ("save_steps", "save_total_limit", "eval_steps", "logging_steps", "report_to", "max_minutes"),
-    "the study itself",
-)
+OWN = {"seed", "max_steps", "device", "max_minutes", "save_steps", "save_total_limit"}
+OWN |= {"eval_steps", "logging_steps", "report_to"}
+"""Fields that a study sets for all recipes alike."""
 MOST_OFF = 0.1
 """The largest share of a budget by which a run may miss it."""
 UNTRAINED = {"untrained": "random", "untrained + words": "cooccurrence"}
@@ -109,9 +108,6 @@ class Cost:
         count = {"flops": self.flops, "epochs": self.epochs, "tokens": tokens_of}[self.equal]
         return float(count(recipe))
 
-    def shown(self, budget: float) -> str:
-        return with_unit(budget, self.equal)
-
 
 def tokens_of(recipe: Recipe) -> int:
     """Tokens that a run reads, padding and a first stage included."""
@@ -123,8 +119,6 @@ def rows_of(corpus: Corpus) -> Callable[[int, int], int]:
 
     @cache
     def num_rows(length: int, segments: int) -> int:
-        from ..data.loader import Rows  # imports torch
-
         return Rows(corpus, max_seq_length=length, num_segments=segments).num_rows
 
     return num_rows
@@ -139,26 +133,19 @@ def configured(entry: Entry, *, schedule: str | None, seed: int) -> Recipe:
     fields: dict[str, Any] = {"seed": seed}
     if schedule is not None:
         fields["lr_scheduler_type"] = schedule
-    for name in entry.changes.keys() & SET_BY.keys():
-        raise UserError(f"{entry.name}: {name} is set by {SET_BY[name]}. Leave that change out")
-    try:
-        recipe = override(load(entry.recipe), fields | entry.changes)
-        check(recipe, entry.changes)
-    except UserError as e:
-        raise UserError(f"{entry.name}: {e}") from e
+    for name in entry.changes.keys() & OWN:
+        said = f"{name} is set by --seeds, --budgets, --device or the study itself"
+        raise UserError(f"{said}. Leave that change out")
+    recipe = override(load(entry.recipe), fields | entry.changes)
+    check(recipe, entry.changes)
     return with_batch(recipe)  # its batch is what a budget counts
 
 
 def as_started(recipe: Recipe, vocab_size: int) -> Recipe:
     """The recipe with the shapes of the folders from which it starts, which decide its cost. Raises
     UserError for folders that it cannot start from."""
-    t = recipe.train
-    if not (t.init_discriminator or t.init_generator):
-        return recipe
-    from ..train.start import with_shapes  # imports torch
-
     recipe, generator = with_shapes(recipe, {}, vocab_size=vocab_size)
-    if generator is None or not t.init_generator:
+    if generator is None or not recipe.train.init_generator:
         return recipe
     return override(recipe, {f"generator_{n}": getattr(generator, n) for n in GENERATOR_SIZES})
 
@@ -175,13 +162,11 @@ def of_length(recipe: Recipe, steps: int) -> Recipe:
 def with_warmups(recipe: Recipe, entry: Entry) -> Recipe:
     """The recipe with warm-ups of a tenth of the run where they would last to its end and are not
     changes of the entry."""
-    shorter = {
-        name: int(WARMUP * updates)
-        for name, _, updates in endless_warmups(recipe)
-        if name not in entry.changes
-    }
-    for name, updates in shorter.items():
-        say(f"{entry.name}: {name} is {updates:,}, a tenth of the run")
+    shorter = {}
+    for name, _, updates in endless_warmups(recipe):
+        if name not in entry.changes:
+            shorter[name] = int(WARMUP * updates)
+            say(f"{entry.name}: {name} is {shorter[name]:,}, a tenth of the run")
     return override(recipe, shorter)
 
 
@@ -225,15 +210,27 @@ def leaves_at(short: Recipe, long: Recipe) -> int:
 # ------------------------------------------------------------------ trials
 
 
+def planned(config: CompareConfig, entries: Sequence[Entry], cost: Cost) -> list[Trial]:
+    """The trials of all entries, and those of the baselines. Raises UserError."""
+    seeds = range(config.seed, config.seed + config.seeds)
+    schedule = None if config.lr_scheduler_type == "recipe" else config.lr_scheduler_type
+    trials = [t for e in entries for t in trials_of(e, config.budgets, seeds, cost, schedule)]
+    if config.baselines:
+        first = configured(entries[0], schedule="constant", seed=seeds[0])
+        base = as_started(first, cost.vocab_size)
+        trials += [untrained(base, name, seed) for name in UNTRAINED for seed in seeds]
+    return trials
+
+
 def trials_of(
     entry: Entry, budgets: Sequence[float], seeds: Sequence[int], cost: Cost, schedule: str | None
 ) -> Iterator[Trial]:
     """The trials of an entry: for each seed the longest run first, then those that start from it.
     Raises UserError for an entry that cannot be run, and for a budget that does not fit."""
-    base = configured(entry, schedule=schedule, seed=seeds[0])
+    lengths: dict[float, tuple[int, float, dict[str, Any]]] = {}
     try:
+        base = configured(entry, schedule=schedule, seed=seeds[0])
         counted = as_started(base, cost.vocab_size)
-        lengths: dict[float, tuple[int, float, dict[str, Any]]] = {}
         for budget in sorted(budgets, reverse=True):
             steps = steps_for(counted, budget, cost)
             fitting = with_warmups(of_length(counted, steps), entry)
@@ -255,20 +252,15 @@ def _fits(recipe: Recipe, budget: float, cost: Cost) -> float:
     """The FLOPs of a run for a budget. Raises UserError if a learning rate would never reach its
     peak, if a part of the run would have no update, or if a whole number of updates is far from the
     budget."""
-    t, spent = recipe.train, cost.spent(recipe)
-    for name, warmup, updates in endless_warmups(recipe):
-        raise UserError(
-            f"a budget of {cost.shown(budget)} is {updates:,} updates, which end within {name} "
-            f"{warmup:,}. Give larger --budgets, or a smaller {name}, as in RECIPE:{name}=10"
-        )
-    for sentence in broken(recipe):
-        raise UserError(f"{sentence}. Give larger --budgets")
-    if abs(spent - budget) > MOST_OFF * budget:
-        raise UserError(
-            f"a budget of {cost.shown(budget)} lies between two numbers of updates: "
-            f"{t.max_steps:,} of them would be {cost.shown(spent)}. Give larger --budgets, or "
-            "smaller batches"
-        )
+    spent = cost.spent(recipe)
+    asked, real = (with_unit(x, cost.equal) for x in (budget, spent))
+    for sentence in (*cautions(recipe), *broken(recipe)):
+        raise UserError(f"a budget of {asked}: {sentence}. Give larger --budgets")
+    need(
+        abs(spent - budget) <= MOST_OFF * budget,
+        f"a budget of {asked} lies between two numbers of updates: {recipe.train.max_steps:,} of "
+        f"them would be {real}. Give larger --budgets, or smaller batches",
+    )
     return cost.flops(recipe)
 
 

@@ -1,4 +1,6 @@
-"""How an encoder is measured: the names after `--tasks` -> scores.
+"""How an encoder is measured: the names after `--tasks` -> scores. And the score of a study, which
+is declared before the first run: that of score.yaml, a mean over families of tasks, or the mean
+rank where the study has other tasks.
 
 stsb          fine-tuned
 stsb:frozen   a linear head on the last layer of the encoder as it is; stsb:frozen-last4 and
@@ -15,23 +17,30 @@ blimp:mlm     the same pairs, by the masked language model that a run leaves of 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Annotated, Any, Literal
 
-from ..errors import UserError
+from annotated_types import MinLen
+
+from ..errors import UserError, need
 from ..files import text_hash
+from ..finetuning import baselines
+from ..finetuning.frozen import cosine_score
 from ..finetuning.known import folder_of, read_task
 from ..finetuning.options import FinetuneConfig, FinetuneSettings
+from ..finetuning.run import finetune
 from ..finetuning.tasks import TaskData, tasks_named
 from ..names import nearest
 from ..recipe import Recipe
+from ..scoring.blimp import judge, read_blimp
+from ..scoring.pll import load_scorer
+from ..scoring.word_substitution import COUNT, planted_pairs
 from ..tables import DISCRIMINATOR, other_exports
+from ..text.streams import read_text
+from ..values import plain_yaml
 from .options import CompareConfig
-
-if TYPE_CHECKING:
-    from ..scoring.blimp import Paradigm
 
 PLANTED = "planted"
 PAIRS = ("blimp", "supplement", PLANTED)
@@ -49,6 +58,7 @@ BATCH_TOKENS = 8192
 # More updates than any fine-tuning takes: evaluated after its last one alone, which is the score.
 # With evaluations on the way, MNLI takes half as long again.
 LAST_ONLY = 10**9
+MEAN_RANK = "mean rank over the tasks"
 
 
 @dataclass(frozen=True)
@@ -69,20 +79,15 @@ def measure_named(name: str, data_dir: str | None) -> Measure:
     """The measure of a name after --tasks. Raises UserError for a name that is not one, or without
     the folder of its files."""
     task, _, way = name.partition(":")
-    row = None
     if task.lower() in PAIRS:
-        task, ways = task.lower(), ["", LM, BEST]
+        row, task, ways = None, task.lower(), ["", LM, BEST]
     else:
-        rows = tasks_named([task])
-        if len(rows) > 1:
-            raise UserError(f"tasks: {name} stands for several tasks. Name each of them")
-        row = rows[0]
+        row, *others = tasks_named([task])
+        need(not others, f"tasks: {name} stands for several tasks. Name each of them")
         task, ways = row.name, [""] if row.kind == "answering" else list(LAYERS)
         ways += [COSINE, BEST_LAYER] if row.kind == "regression" else []
-    if way not in ways:
-        raise UserError(
-            f"tasks: {task} is not measured as {way!r}{nearest(way, filter(None, ways))}"
-        )
+    hint = nearest(way, filter(None, ways))
+    need(way in ways, f"tasks: {task} is not measured as {way!r}{hint}")
     if task == PLANTED:
         return Measure(task, way, "")
     if data_dir is None or not Path(data_dir).is_dir():
@@ -93,6 +98,21 @@ def measure_named(name: str, data_dir: str | None) -> Measure:
     return Measure(task, way, data_dir if row is None else folder_of(row, data_dir))
 
 
+def chosen(config: CompareConfig) -> tuple[list[Measure], Score | None]:
+    """The tasks of a study, and the score that decides it; None: the mean rank. Raises
+    UserError."""
+    score = read_score(config.score_file)
+    # Of the tasks only word substitution needs no files.
+    usual = score.tasks if config.data_dir else [PLANTED]
+    measures = [measure_named(name, config.data_dir) for name in config.tasks or usual]
+    missing = sorted(set(score.tasks) - {measure.name for measure in measures})
+    if config.baselines and not missing:
+        return measures, score
+    what = f"--tasks {','.join(missing)}" if missing else "--baselines, which are its floors"
+    need(config.score_file is None, f"--score-file: the score needs {what}")
+    return measures, None
+
+
 def network_of(measure: Measure, recipe: Recipe) -> str:
     """The network of a run (its folder) by which a task is measured, which its recipe alone
     decides. Raises UserError if the run leaves none that could."""
@@ -101,29 +121,24 @@ def network_of(measure: Measure, recipe: Recipe) -> str:
     for part, its in other_exports(recipe).items():
         if its.same and its.logits == "token":
             return part
-    if measure.way == BEST:
-        return DISCRIMINATOR
-    raise UserError(
+    need(
+        measure.way == BEST,
         f"tasks: {measure.name}: a run of objective {recipe.objective.objective} leaves no masked "
-        "language model of its encoder. Leave that task or that recipe out"
+        "language model of its encoder. Leave that task or that recipe out",
     )
+    return DISCRIMINATOR
 
 
 def examples_of(measure: Measure, corpus: Path, *, limit: int | None = None) -> Any:
     """The pairs of a task (of each paradigm at most `limit`), or its training and validation
     examples. Raises UserError if they cannot be read."""
     if measure.task == PLANTED:
-        from ..scoring.word_substitution import COUNT, planted_pairs
-
         return [planted_pairs(corpus, count=min(limit or COUNT, COUNT))]
     if measure.task not in PAIRS:
         # One score decides, so further sets need not be answered.
         return replace(read_task(tasks_named([measure.task])[0], measure.folder), also=(), test=())
-    from ..scoring.blimp import read_blimp
-
     found = [p for p in read_blimp(measure.folder, limit=limit) if p.part == measure.task]
-    if not found:
-        raise UserError(f"tasks: {measure.task}: no .jsonl file of it in {measure.folder}")
+    need(bool(found), f"tasks: {measure.task}: no .jsonl file of it in {measure.folder}")
     return found
 
 
@@ -141,16 +156,15 @@ def measured(measure: Measure, model: Path, config: CompareConfig, out: Path) ->
     task, or a single one where nothing is drawn. The folder `out` takes what fine-tuning writes."""
     examples = examples_of(measure, Path(config.data), limit=config.max_eval_samples)
     if measure.task in PAIRS:
-        return {"metric": "accuracy", "scores": [_accuracy(examples, model, config.device)]}
+        scorer = load_scorer(str(model), device=config.device)
+        rows = judge([scorer], examples, batch_tokens=BATCH_TOKENS, title=model.name)
+        share = statistics.fmean(row.accuracy for row in rows)  # paradigms count alike
+        return {"metric": "accuracy", "scores": [share]}
     if measure.way in (COSINE, BEST_LAYER):
-        from ..finetuning.frozen import cosine_score
-
         layers = "last" if measure.way == COSINE else "all"
         chosen_on = examples.train[: config.max_train_samples]
         score = cosine_score(examples, str(model), chosen_on, layers=layers, device=config.device)
         return {"metric": "spearman", "scores": [score]}
-    from ..finetuning.run import finetune
-
     settings = FinetuneSettings(
         eval_steps=LAST_ONLY,
         max_train_samples=config.max_train_samples,
@@ -175,24 +189,57 @@ def without_encoder(measure: Measure, config: CompareConfig) -> dict[str, Any] |
     that two texts have in common, or by TF-IDF of single texts. None if none of them can do it."""
     if measure.task in PAIRS:
         return None
-    from ..finetuning import baselines
-
     task = examples_of(measure, Path(config.data))
-    if task.kind == "answering":
+    known = (baselines.OVERLAP, baselines.TFIDF, baselines.MAJORITY)
+    model = next((model for model in known if baselines.applies(model, task)), None)
+    if model is None:
         return None
-    of_texts = baselines.OVERLAP if baselines.applies(baselines.OVERLAP, task) else baselines.TFIDF
-    model = baselines.MAJORITY if task.kind == "tagging" else of_texts
     metric = task.score_names[0]
     scores = baselines.answer(model, task, task.train[: config.max_train_samples])
     return {"metric": metric, "scores": [scores[metric]]}
 
 
-def _accuracy(paradigms: Sequence[Paradigm], model: Path, device: str) -> float:
-    """The share of pairs of which the right text is preferred; paradigms count alike."""
-    from ..scoring.blimp import judge
-    from ..scoring.pll import load_scorer
-    from ..train.machine import pick_device
+# ------------------------------------------------------------------ the score that decides
 
-    scorer = load_scorer(str(model), device=pick_device(device))
-    rows = judge([scorer], paradigms, batch_tokens=BATCH_TOKENS, title=model.name)
-    return statistics.fmean(row.accuracy for row in rows)
+
+@dataclass(frozen=True)
+class Score:
+    """Scores are fractions."""
+
+    families: dict[str, Annotated[dict[str, float], MinLen(1)]]
+    """Family -> task -> ceiling: the score of a task that counts as 1."""
+    floors: dict[str, float] = field(default_factory=dict)
+    """Task -> the least floor. Others have the score of random weights."""
+
+    @property
+    def tasks(self) -> list[str]:
+        return [task for ceilings in self.families.values() for task in ceilings]
+
+    def of(self, scores: Mapping[str, float], random: Mapping[str, float]) -> float:
+        """The mean over the families of (score - floor) / (ceiling - floor), at least 0 for each
+        task: how far below its floor an encoder is says nothing of what it learnt.
+
+        Args:
+            scores: of an encoder, by task.
+            random: those of random weights.
+        """
+        floors = {task: max(its, self.floors.get(task, its)) for task, its in random.items()}
+        means = (
+            statistics.fmean(
+                max(0.0, (scores[task] - floors[task]) / (ceiling - floors[task]))
+                for task, ceiling in ceilings.items()
+            )
+            for ceilings in self.families.values()
+        )
+        return statistics.fmean(means)
+
+
+def read_score(file: str | None = None) -> Score:
+    """The score in a YAML file like score.yaml, which is the default. Raises UserError."""
+    from pydantic import TypeAdapter, ValidationError
+
+    path = Path(file) if file else Path(__file__).with_name("score.yaml")
+    try:
+        return TypeAdapter(Score).validate_python(plain_yaml(read_text(path), str(path)))
+    except ValidationError as e:
+        raise UserError(f"{path} is not a score. Write families: {{NAME: {{TASK: 0.9}}}}") from e

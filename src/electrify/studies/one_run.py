@@ -21,8 +21,8 @@ from typing import Any
 
 from ..errors import Unfinished, UserError
 from ..files import json_text, read_json, write
-from ..process import SAVED_EXIT, Stop, Stopped, wait_briefly
-from ..progress import say, show_progress
+from ..process import Stop, Stopped, wait_briefly
+from ..progress import show_progress
 from ..recipe import parse
 from ..train import FACTS, GENERATOR_STAGE, METRICS
 from .measures import measure_named, measured, network_of
@@ -33,8 +33,8 @@ OUTCOME = "outcome.json"
 RUN = "run"
 
 
-def main(folder: Path) -> int:
-    """Does the work in a folder. The exit status is that of the commands."""
+def main(folder: Path) -> None:
+    """Does the work in a folder. The last line of the log says why it ended early."""
     wait_briefly()
     show_progress()
     work = read_json(folder / WORK)
@@ -46,12 +46,9 @@ def main(folder: Path) -> int:
         with Stop(at_once=True):
             pretrain_and_measure(folder, **work)
     except UserError as e:
-        say(str(e))
-        return 2
+        sys.exit(str(e))
     except (Unfinished, Stopped) as e:
-        say(f"stopped: {e}")
-        return SAVED_EXIT
-    return 0
+        sys.exit(f"stopped: {e}")
 
 
 def end_with_parent() -> None:
@@ -133,4 +130,4 @@ def last_values(run: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    main(Path(sys.argv[1]))

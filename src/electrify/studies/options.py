@@ -11,7 +11,7 @@ from ..errors import need
 from ..values import Count, Options, Positional, Positive
 
 Equal = Literal["flops", "tokens", "epochs"]
-UNITS: dict[Equal, str] = {"flops": "FLOPs", "tokens": "tokens", "epochs": "epochs"}
+UNITS: dict[str, str] = {"flops": "FLOPs", "tokens": "tokens", "epochs": "epochs"}
 Seeds = Annotated[int, Ge(1), Le(1000)]
 
 
@@ -71,8 +71,6 @@ class CompareConfig(Options):
     output_dir: str
     """Folder of study.yaml, results.jsonl, the report and the runs. The same command resumes
     there."""
-    against: Literal["flops", "tokens", "seconds"] | None = None
-    """Horizontal axis of the plot of several budgets [default: as --equal]."""
     processes: Count = 1
     """Encoders trained in parallel, each on one core or GPU."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -7,23 +7,24 @@ import csv
 import io
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import chain, count, product
 from statistics import fmean, median
+from typing import Any
 
 import numpy as np
 
-from ..console import inert, uncalculated
+from ..console import inert
 from ..files import json_text
 from ..finetuning.report import markdown_table
 from ..progress import aligned
 from . import statistics
 from .budgets import BASELINES, RANDOM
+from .measures import MEAN_RANK, Score
 from .options import UNITS, Equal, with_unit
-from .score import MEAN_RANK, Score
-from .statistics import Interval
+from .statistics import Interval, mean_ranks, tasks_won
 from .study import Result
 
 WON = "tasks won"
@@ -34,8 +35,13 @@ PLACES = {DECLARED: 0, PLAIN: 0, MEAN_RANK: 2, WON: 2, HELD_OUT: 3}
 """In the order of the rows; the tasks have 1."""
 LONGEST = 40
 """Characters of a name in tables and plots."""
+COSTS = ("flops", "tokens", "seconds")
 COLUMNS = ("recipe", "budget", "task", "metric", "seeds", "mean", "low", "high")
 COLUMNS += ("difference", "difference_low", "difference_high")
+BySeed = dict[str, dict[int, float]]
+"""Recipe -> seed -> value."""
+Values = dict[tuple[float, str, str], BySeed]
+"""Budget, task and metric -> the values of all encoders."""
 PAGE = """\
 # Comparison
 
@@ -163,9 +169,9 @@ class Table:
     def row(self, recipe: str, budget: float, task: str) -> Row | None:
         return self._rows.get((recipe, budget, task))
 
-    def cost(self, recipe: str, budget: float, name: str) -> float:
-        """A median of `costs`; 0 if no encoder was trained."""
-        return self.costs.get((recipe, budget), {}).get(name, 0.0)
+    def seconds(self, recipe: str, budget: float) -> float:
+        """Of pre-training; 0 if no encoder was trained."""
+        return self.costs.get((recipe, budget), {}).get("seconds", 0.0)
 
     def metric(self, task: str) -> str:
         return next(row.metric for row in self.rows if row.task == task)
@@ -175,12 +181,9 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
     """Name -> one of at most LONGEST characters; those that would be alike get numbers."""
     found: dict[str, str] = {}
     for name in dict.fromkeys(names):
-        cut = short = name if len(name) <= LONGEST else f"{name[: LONGEST - 4]} ..."
-        number = 1
-        while short in found.values():
-            number += 1
-            short = f"{cut} #{number}"
-        found[name] = short
+        cut = name if len(name) <= LONGEST else f"{name[: LONGEST - 4]} ..."
+        numbered = chain([cut], (f"{cut} #{number}" for number in count(2)))
+        found[name] = next(short for short in numbered if short not in found.values())
     return found
 
 
@@ -199,41 +202,37 @@ def table_of(
     is the one to which others are compared. score: the one that decides; None: the mean rank."""
     trained = [r for r in results if r.entry not in BASELINES]
     budgets = sorted({r.budget for r in trained})
-    rows = _rows(results, tasks, score, recipes[0])
+    values = _values(results, tasks, score)
+    rows = _rows(values, recipes[0])
     for budget in budgets:
-        measured = [row for row in rows if row.budget == budget and row.task in tasks]
-        rows += _ranked(measured, budget, recipes[0])
+        its = [of for (b, task, _), of in values.items() if b == budget and task in tasks]
+        rows += _ranked(its, budget, recipes[0])
     rows.sort(key=lambda row: PLACES.get(row.task, 1))
-    scored = {row.task for row in rows}
+    costs = defaultdict[tuple[str, float], list[Result]](list)
+    for r in (r for r in trained if r.steps):
+        costs[r.entry, r.budget].append(r)
+    medians = {
+        key: {name: median(getattr(r, name) for r in of) for name in COSTS}
+        for key, of in costs.items()
+    }
     failed = [
         f"{r.entry} at {with_unit(r.budget, equal)}, seed {r.seed}: {task}: {reason}"
         for r in results
         if not r.scores.keys() >= set(tasks)
         for task, reason in r.failed.items()
     ]
-    costs = defaultdict[tuple[str, float], list[Result]](list)
-    for r in (r for r in trained if r.steps):
-        costs[r.entry, r.budget].append(r)
-    names = ("flops", "tokens", "seconds")
-    medians = {
-        key: {name: median(float(getattr(r, name)) for r in of) for name in names}
-        for key, of in costs.items()
-    }
+    scored = {row.task for row in rows}
     shown = [task for task in tasks if task in scored]
     return Table(list(recipes), budgets, shown, rows, medians, failed, equal, score)
 
 
-def _rows(
-    results: Sequence[Result], tasks: Sequence[str], score: Score | None, first: str
-) -> list[Row]:
+def _values(results: Sequence[Result], tasks: Sequence[str], score: Score | None) -> Values:
     """Of each encoder: its tasks, their mean if it has all, the declared score if it has those of
-    it, and, if it was trained, its figures on held-out text. The spread of seeds is that of all
-    recipes with the same budget and task, and what is significant on a task is so together with all
-    others (Holm)."""
+    it, and, if it was trained, its figures on held-out text."""
     needed = score.tasks if score else []
     untrained = [r for r in results if r.entry == RANDOM and r.scores.keys() >= set(needed)]
     random = {t: fmean(r.median(t) for r in untrained) for t in needed if untrained}
-    grouped = defaultdict[tuple[float, str, str], dict[str, dict[int, float]]](dict)
+    values = defaultdict[tuple[float, str, str], BySeed](dict)
     for r in results:
         own = {task: r.median(task) for task in tasks if task in r.scores}
         found = {(task, r.scores[task]["metric"]): value for task, value in own.items()}
@@ -245,9 +244,15 @@ def _rows(
             figures = {k: float(x) for k, x in r.validation.items() if isinstance(x, int | float)}
             found |= {(HELD_OUT, figure): value for figure, value in figures.items()}
         for (task, metric), value in found.items():
-            grouped[r.budget, task, metric].setdefault(r.entry, {})[r.seed] = value
+            values[r.budget, task, metric].setdefault(r.entry, {})[r.seed] = value
+    return values
+
+
+def _rows(values: Values, first: str) -> list[Row]:
+    """A row for each value. The spread of seeds is that of all recipes with the same budget and
+    task, and what is significant on a task is so together with all others (Holm)."""
     rows = list[Row]()
-    for kind, by_recipe in grouped.items():
+    for kind, by_recipe in values.items():
         seeds = {recipe: list(own.values()) for recipe, own in by_recipe.items()}
         its = statistics.spreads(seeds)
         for recipe, own in by_recipe.items():
@@ -263,62 +268,57 @@ def _rows(
     return [replace(r, significant=(r.recipe, r.budget, r.task) in certain) for r in rows]
 
 
-def _ranked(rows: Sequence[Row], budget: float, first: str) -> Iterator[Row]:
+def _ranked(tasks: Sequence[BySeed], budget: float, first: str) -> Iterator[Row]:
     """Ranks and tasks won of the recipes that have all tasks, over the seeds that every one of them
-    has, and that the two have."""
-    tasks = sorted({row.task for row in rows})
-    by_recipe = {r.recipe: [o for o in rows if o.recipe == r.recipe] for r in rows}
-    every = {name: own for name, own in sorted(by_recipe.items()) if len(own) == len(tasks)}
-    if not every:
-        return
+    has, and that the two have. tasks: recipe -> scores by seed, for each task."""
+    names = sorted(set.intersection(*map(set, tasks))) if tasks else []
     # [T] of each recipe and seed that has all tasks.
     scores = {
-        name: {seed: [row.by_seed[seed] for row in own] for seed in shared(own)}
-        for name, own in every.items()
+        name: {seed: [of[name][seed] for of in tasks] for seed in shared(of[name] for of in tasks)}
+        for name in names
     }
     ranks = {
-        seed: dict(
-            zip(every, statistics.mean_ranks([of[seed] for of in scores.values()]), strict=True)
-        )
-        for seed in shared(row for own in every.values() for row in own)
+        seed: dict(zip(names, mean_ranks([of[seed] for of in scores.values()]), strict=True))
+        for seed in (shared(scores.values()) if names else [])
     }
-    for recipe, own in scores.items():
-        against = recipe != first and first in scores
+    for name in names:
+        against = name != first and first in scores
         if ranks:
-            by_seed = {seed: of[recipe] for seed, of in ranks.items()}
-            leads = [of[recipe] - of[first] for of in ranks.values()] if against else []
+            by_seed = {seed: of[name] for seed, of in ranks.items()}
+            mean = statistics.mean([*by_seed.values()])
+            leads = [of[name] - of[first] for of in ranks.values()] if against else []
             lead = statistics.mean(leads) if leads else None  # those of one seed are paired
-            row = Row(
-                recipe, budget, MEAN_RANK, "rank", by_seed, statistics.mean([*by_seed.values()])
-            )
-            yield replace(row, difference=lead, significant=bool(lead and lead.excludes(0)))
-        seeds = sorted(own.keys() & scores[first].keys()) if against else ()
+            certain = bool(lead and lead.excludes(0))
+            yield Row(name, budget, MEAN_RANK, "rank", by_seed, mean, lead, significant=certain)
+        seeds = shared([scores[name], scores[first]]) if against else []
         if len(seeds) > 1:  # of one seed it would look like a result
-            won = {seed: statistics.tasks_won(own[seed], scores[first][seed]) for seed in seeds}
-            row = Row(
-                recipe, budget, WON, f"of {len(tasks)}", won, statistics.mean([*won.values()])
-            )
-            yield replace(row, significant=row.mean.excludes(len(tasks) / 2))
+            won = {seed: tasks_won(scores[name][seed], scores[first][seed]) for seed in seeds}
+            mean, of = statistics.mean([*won.values()]), f"of {len(tasks)}"
+            certain = mean.excludes(len(tasks) / 2)
+            yield Row(name, budget, WON, of, won, mean, significant=certain)
 
 
-def shared(rows: Iterable[Row]) -> list[int]:
-    """The seeds that all rows have."""
-    return sorted(set.intersection(*(set(row.by_seed) for row in rows)))
+def shared(by_seed: Iterable[Mapping[int, Any]]) -> list[int]:
+    """The seeds that all of them have."""
+    return sorted(set.intersection(*map(set, by_seed)))
 
 
 def _curves(table: Table) -> Iterator[Curve]:
     """The curves of each further recipe against the first one, on each task where both have all
     budgets, at each with a seed in common. Needs two budgets."""
     budgets, (first, *others) = table.budgets, table.recipes
-    for recipe, task in product(others, [DECLARED, *table.tasks]):
+    for recipe, task in product(others if len(budgets) > 1 else (), [DECLARED, *table.tasks]):
         both = [(table.row(recipe, b, task), table.row(first, b, task)) for b in budgets]
         pairs = [(ours, theirs) for ours, theirs in both if ours and theirs]
-        pairs = [(a, b) for a, b in pairs if shared((a, b))]
-        if len(pairs) < max(2, len(budgets)):
+        seeds = [shared((ours.by_seed, theirs.by_seed)) for ours, theirs in pairs]
+        if len(pairs) < len(budgets) or not all(seeds):
             continue
-        leads = [[a.by_seed[s] - b.by_seed[s] for s in shared((a, b))] for a, b in pairs]
+        leads = [
+            [ours.by_seed[seed] - theirs.by_seed[seed] for seed in its]
+            for (ours, theirs), its in zip(pairs, seeds, strict=True)
+        ]
         score = pairs[-1][1].mean.value
-        reaches = statistics.reached(budgets, [list(a.by_seed.values()) for a, _ in pairs], score)
+        reaches = statistics.reached(budgets, [[*a.by_seed.values()] for a, _ in pairs], score)
         yield Curve(
             recipe,
             task,
@@ -348,7 +348,7 @@ def in_csv(table: Table) -> str:
     written = csv.writer(text, lineterminator="\n")
     written.writerow(COLUMNS)
     for row in table.rows:
-        names = map(uncalculated, (row.recipe, exactly(row.budget), row.task, row.metric))
+        names = row.recipe, exactly(row.budget), row.task, row.metric
         lead = astuple(row.difference) if row.difference else ("", "", "")
         written.writerow([*names, len(row.by_seed), *astuple(row.mean), *lead])
     return text.getvalue()
@@ -414,7 +414,7 @@ def tables(table: Table, *, marks: bool) -> list[tuple[str, list[list[str]]]]:
         rows = [
             [short, *cells(name, budget, [*columns, MEAN_RANK, WON]), f"{s / 60:.1f}" if s else "-"]
             for name, short in table.shown.items()
-            for s in [table.cost(name, budget, "seconds")]
+            for s in [table.seconds(name, budget)]
         ]
         title = with_unit(budget, table.equal)
         found.append((title, [[*head, "mean rank", WON, "minutes"], *rows]))
@@ -448,14 +448,14 @@ def _in_equal_time(table: Table) -> Iterator[str]:
         points = [
             (math.log(seconds), row.mean.value)
             for b in table.budgets
-            if (row := table.row(recipe, b, task)) and (seconds := table.cost(recipe, b, "seconds"))
+            if (row := table.row(recipe, b, task)) and (seconds := table.seconds(recipe, b))
         ]
         return np.array(sorted(points)).reshape(-1, 2).T
 
     (name, *others), theirs = table.recipes, curve(table.recipes[0])
     for recipe in others:
         pair = curve(recipe), theirs
-        if min(x.shape[1] for x in pair) < 2:
+        if not all(x.size for x in pair):
             continue
         at = min(x[0, -1] for x in pair)
         if at > max(x[0, 0] for x in pair):

@@ -16,15 +16,16 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..errors import need
-from ..files import claim, json_text, read_json, write
+from ..files import json_text, read_json, write
 from ..flop_counts import outline
-from ..process import SAVED_EXIT
 from ..progress import Progress, aligned, duration, say
 from ..recipe import Recipe, dump, override, stages_of
 from ..train import METRICS, checkpoint
@@ -35,18 +36,7 @@ from .one_run import OUTCOME, RUN, WORK
 from .options import CompareConfig
 from .plot import drawn
 from .report import Table, in_csv, in_json, markdown, short_names, table_of
-from .study import (
-    PRETRAIN,
-    RESULTS,
-    STUDY,
-    Result,
-    Study,
-    digest,
-    merged,
-    read_results,
-    write_results,
-    write_study,
-)
+from .study import PRETRAIN, Result, Study, digest, held, read_results, record
 
 LOG = "log.txt"
 POLL_S = 0.5
@@ -55,9 +45,9 @@ GRACE_S = 120.0
 SAVES = 20
 """Checkpoints during a run."""
 VALIDATIONS = 4
-TAIL = 1 << 14
-"""Bytes at the end of a log that are read."""
-VISIBLE = "CUDA_VISIBLE_DEVICES"
+VISIBLE, ONE_THREAD = "CUDA_VISIBLE_DEVICES", {"OMP_NUM_THREADS": "1"}
+Slot = tuple[dict[str, str], int | None]
+"""Where a process runs: its environment, and its core; None leaves the core to the system."""
 PROBE_S = 5.0
 """How long a recipe is trained to measure its rate."""
 
@@ -66,86 +56,56 @@ def compare(study: Study) -> Table:
     """Runs what is left of a study and writes its report. Raises UserError for a folder that cannot
     be used; an encoder that fails is a result with its reason."""
     c = study.config
-    with claim(study.out, STUDY, RESULTS):
-        write_study(study)
+    with held(study):
         runner = Runner(study)
         results = [*runner.run(), *runner.baselines()]
         table = table_of(
-            results,
-            recipes=study.recipes,
-            tasks=study.tasks,
-            equal=c.equal,
-            score=study.score,
+            results, recipes=study.recipes, tasks=study.tasks, equal=c.equal, score=study.score
         )
-        write_report(table, study.out, against=c.against or c.equal)
+        write_report(table, study.out)
     return table
 
 
 # ------------------------------------------------------------------ processes
 
 
-def slots(processes: int, device: str) -> list[int | None]:
-    """A core or a GPU for each process that runs side by side; None leaves the core to the system.
-    Raises UserError for more than there are."""
-    number, cores = gpus(device), list[int]()
+def slots(processes: int, device: str) -> list[Slot]:
+    """A GPU or a core for each process that runs side by side. Raises UserError for more than there
+    are."""
+    places: Sequence[Slot] = [(ONE_THREAD, None)] * processes
+    what, number = "processes", 0 if device == "cpu" else torch.cuda.device_count()
+    if number:
+        visible = os.environ.get(VISIBLE) or ",".join(map(str, range(number)))
+        places, what = [({VISIBLE: gpu}, None) for gpu in visible.split(",")], "GPUs"
     # A single process needs no core of its own, and on the first one it would meet those of other
     # studies.
-    if processes > 1 and hasattr(os, "sched_getaffinity"):
-        cores = sorted(os.sched_getaffinity(0))
-    places, what = (list(range(number)), "GPUs") if number else (cores, "cores")
-    if not places:
-        return [None] * processes
+    elif processes > 1 and hasattr(os, "sched_getaffinity"):
+        places, what = [(ONE_THREAD, core) for core in sorted(os.sched_getaffinity(0))], "cores"
     need(processes <= len(places), f"processes: there are {len(places)} {what}, not {processes}")
-    return [*places[:processes]]
+    return list(places[:processes])
 
 
-def gpus(device: str) -> int:
-    """The number of GPUs that `device` allows."""
-    if device == "cpu":
-        return 0
-    import torch
-
-    return torch.cuda.device_count() if torch.cuda.is_available() else 0
-
-
-def spawn(
-    folder: Path, config: CompareConfig, slot: int | None, **work: Any
-) -> subprocess.Popen[bytes]:
-    """Starts the process of one encoder, with one thread on its core, or on its GPU. work: see
-    `pretrain_and_measure`."""
-    own = {"OMP_NUM_THREADS": "1"}
-    if gpus(config.device):
-        ours = list(filter(None, os.environ.get(VISIBLE, "").split(",")))
-        own, slot = {VISIBLE: ours[slot or 0] if ours else str(slot)}, None
-    package = str(Path(__file__).parents[2])
-    own["PYTHONPATH"] = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+def spawn(folder: Path, config: CompareConfig, slot: Slot, **work: Any) -> subprocess.Popen[bytes]:
+    """Starts the process of one encoder. work: see `pretrain_and_measure`."""
+    environment, core = slot
     folder.mkdir(parents=True, exist_ok=True)
     (folder / OUTCOME).unlink(missing_ok=True)
-    write(folder / WORK, json_text(work | {"config": asdict(config), "core": slot}, indent=1))
+    write(folder / WORK, json_text(work | {"config": asdict(config), "core": core}, indent=1))
     with (folder / LOG).open("wb") as log:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "electrify.studies.one_run", str(folder)],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
-            env=os.environ | own,
+            env=os.environ | environment,
             start_new_session=True,  # Ctrl-C reaches this process only, which passes it on
         )
 
 
-def tail(path: Path) -> list[str]:
-    """The last lines of a file, the first of them perhaps cut; none if there is no file."""
-    if not path.is_file():
-        return []
-    with path.open("rb") as stream:
-        stream.seek(max(0, path.stat().st_size - TAIL))
-        return stream.read().decode("utf-8", "replace").splitlines()
-
-
-def last_words(folder: Path) -> str:
-    """The last line that a process wrote, as the reason of its failure."""
-    said = [line.strip() for line in tail(folder / LOG) if line.strip()]
-    return said[-1] if said else "no reason given"
+def last_line(path: Path) -> str:
+    """The last line of a file that is not empty; empty if there is none, or no file."""
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    return text.rstrip().rpartition("\n")[2].strip()
 
 
 # ------------------------------------------------------------------ shared prefix runs
@@ -188,26 +148,25 @@ def forecast(study: Study) -> dict[str, Any]:
     slots(study.config.processes, study.config.device)
     results = read_results(study.out)
     done = study.finished(results)
-    rates = rates_of(study, results.values())
+    rates = {entry: rate_of(study, entry, results.values()) for entry in study.recipes}
     grouped = defaultdict[tuple[str, float], list[Trial]](list)
     for trial in study.trials:
         grouped[trial.entry, trial.budget].append(trial)
-    rows, minutes = [], 0.0
+    rows = []
     for (entry, budget), trials in grouped.items():
-        waiting = [trial for trial in trials if trial.key not in done]
-        left, first = len(waiting), (waiting or trials)[0]
+        one = next((trial for trial in trials if trial.key not in done), trials[0])
         # The longest run may be over without having kept a checkpoint for a budget of today.
-        if study.longest[first.entry, first.seed].key in done and not start_of(study, first):
-            first = replace(first, starts_at=None)
-        counted = as_started(first.recipe, study.cost.vocab_size)
-        own = first.own_share * hardware_flops(study, counted) * rates.get(entry, 0.0) / 60
+        if study.longest[one.entry, one.seed].key in done and not start_of(study, one):
+            one = replace(one, starts_at=None)
+        counted = as_started(one.recipe, study.cost.vocab_size)
         objective = outline(counted, vocab_size=study.cost.vocab_size).objective
-        minutes += own * left
-        row = {"recipe": entry, "budget": budget, "flops": first.flops, "updates": first.steps}
-        row |= {"tokens": tokens_of(first.recipe), "epochs": study.cost.epochs(first.recipe)}
-        row |= {"starts_at": first.starts_at, "minutes": own}
+        own = one.own_share * hardware_flops(study, one.recipe) * rates.get(entry, 0.0) / 60
+        row = {"recipe": entry, "budget": budget, "flops": one.flops, "updates": one.steps}
+        row |= {"tokens": tokens_of(one.recipe), "epochs": study.cost.epochs(one.recipe)}
+        row |= {"starts_at": one.starts_at, "minutes": own, "seeds": len(trials)}
         row |= {"parameters": sum(p.numel() for p in objective.parameters())}
-        rows.append(row | {"seeds": len(trials), "done": len(trials) - left})
+        rows.append(row | {"done": sum(trial.key in done for trial in trials)})
+    minutes = sum(row["minutes"] * (row["seeds"] - row["done"]) for row in rows)
     measured = [r.task_seconds / 60 for key, r in results.items() if key in done]
     tasks = statistics.median(measured) * (len(study.trials) - len(done)) if measured else None
     plan = {"lines": rows, "minutes": minutes, "task_minutes": tasks}
@@ -242,20 +201,18 @@ def as_text(plan: dict[str, Any]) -> str:
 
 def hardware_flops(study: Study, recipe: Recipe) -> float:
     """The FLOPs of a run in the convention of its log."""
-    return replace(study.cost, convention="hardware").flops(recipe)
+    counted = as_started(recipe, study.cost.vocab_size)
+    return replace(study.cost, convention="hardware").flops(counted)
 
 
-def rates_of(study: Study, results: Iterable[Result]) -> dict[str, float]:
-    """Recipe -> seconds per FLOP (tokens of a run may differ in cost): from its encoders that are
-    already trained, or else measured."""
-    found = {}
-    with Progress(len(study.recipes), title="measuring the rates", unit="recipes") as bar:
-        for entry in study.recipes:
-            trained = [r.seconds / r.flops for r in results if r.entry == entry and r.flops]
-            trial = next(t for t in study.trials if t.entry == entry)
-            found[entry] = statistics.median(trained) if trained else probed(study, trial)
-            bar.advance(1)
-    return found
+def rate_of(study: Study, entry: str, results: Iterable[Result]) -> float:
+    """The seconds per FLOP of a recipe (tokens of a run may differ in cost): of its encoders that
+    are already trained, or else measured."""
+    trained = [r.seconds / r.flops for r in results if r.entry == entry and r.flops]
+    if trained:
+        return statistics.median(trained)
+    say(f"measuring the rate of {entry}, for about {PROBE_S:.0f} s")
+    return probed(study, next(trial for trial in study.trials if trial.entry == entry))
 
 
 def probed(study: Study, trial: Trial) -> float:
@@ -266,8 +223,7 @@ def probed(study: Study, trial: Trial) -> float:
     stage = override(stages_of(trial.recipe)[0], {"device": c.device, "threads": "1"})
     per_slot, rows = probe(Path(c.data), study.out / "probe", stage, limit_s=PROBE_S)
     validated = FORWARD * VALIDATIONS * rows / (trial.steps * t.train_batch_size)
-    counted = as_started(stage, study.cost.vocab_size)
-    return (1 + validated) * per_slot * tokens_of(stage) / hardware_flops(study, counted)
+    return (1 + validated) * per_slot * tokens_of(stage) / hardware_flops(study, stage)
 
 
 # ------------------------------------------------------------------ the trials of a study
@@ -283,8 +239,8 @@ class Runner:
         # All recipes of one seed before the next seed: a study that is stopped compares them.
         ordered = sorted(study.trials, key=lambda trial: trial.seed)
         self.waiting = [trial for trial in ordered if trial.key not in done]
-        self.running: dict[Any, tuple[Trial, int | None]] = {}
-        """Process -> its trial, and its core or GPU."""
+        self.running: dict[Any, tuple[Trial, Slot]] = {}
+        """By process."""
         self.free = slots(study.config.processes, study.config.device)
         flops = sum(trial.flops * trial.own_share for trial in self.waiting)
         self.mean_flops = flops / max(1, len(self.waiting)) or 1.0
@@ -329,8 +285,7 @@ class Runner:
         ended.communicate()  # closes its pipe
         self.free.append(slot)
         new = result_of(self.study, trial, ended.returncode)
-        self.results[new.key] = merged(self.results.get(new.key), new)
-        write_results(self.study.out, self.results.values())
+        record(self.study.out, self.results, new)
         found = [f"{task} {100 * new.median(task):.1f}" for task in new.scores]
         found += [f"{what} failed ({why})" for what, why in new.failed.items()]
         say(f"{self.study.folder(trial).name}: {', '.join(found)}")
@@ -338,17 +293,14 @@ class Runner:
     def baselines(self) -> list[Result]:
         """The line of the tasks without an encoder, if baselines are asked for and have any."""
         study = self.study
-        if not study.config.baselines:
-            return []
         line = Result(NO_ENCODER, 0.0, 0, digest(study.fixed))
-        if line.key not in self.results:
+        if study.config.baselines and line.key not in self.results:
             found = ((m.name, without_encoder(m, study.config)) for m in study.measures)
             scores = {name: score for name, score in found if score is not None}
-            if not scores:
-                return []
-            self.results[line.key] = replace(line, scores=scores)
-            write_results(study.out, self.results.values())
-        return [self.results[line.key]]
+            if scores:
+                record(study.out, self.results, replace(line, scores=scores))
+        known = self.results.get(line.key)
+        return [known] if known and study.config.baselines else []
 
     def stop(self) -> None:
         """Tells every process to save and end, and waits for them."""
@@ -386,8 +338,8 @@ class Runner:
 
 
 def step_in(run: Path) -> int:
-    """The last update that the end of a run's log names."""
-    found = re.findall(r'"step": ?(\d+)', "\n".join(tail(run / METRICS)))
+    """The last update that a run's log names."""
+    found = re.findall(r'"step": ?(\d+)', (last_line(run / METRICS)))
     return int(found[-1]) if found else 0
 
 
@@ -395,9 +347,7 @@ def result_of(study: Study, trial: Trial, status: int) -> Result:
     """The line of a trial whose process has ended. Tasks to which it did not come failed with
     it."""
     folder, key = study.folder(trial), trial.key
-    why = last_words(folder)
-    if status == SAVED_EXIT:
-        why = f"stopped ({why})"
+    why = last_line(folder / LOG) or "no message"
     if status < 0:
         memory = ", perhaps because memory ran out" if -status == signal.SIGKILL else ""
         why = f"killed by signal {-status}{memory}. Its last line: {why}"
@@ -408,10 +358,10 @@ def result_of(study: Study, trial: Trial, status: int) -> Result:
     return replace(result, failed=result.failed | dict.fromkeys(sorted(missing), why))
 
 
-def write_report(table: Table, folder: Path, *, against: str) -> None:
-    """Writes the report. against: the cost on the horizontal axis of the plot."""
+def write_report(table: Table, folder: Path) -> None:
+    """Writes the report."""
     write(folder / "report.md", markdown(table))
     write(folder / "report.csv", in_csv(table))
     write(folder / "report.json", in_json(table))
-    if table.tasks and (png := drawn(table, against=against)):
+    if table.tasks and (png := drawn(table)):
         write(folder / "report.png", png)

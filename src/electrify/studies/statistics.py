@@ -39,27 +39,34 @@ class Interval:
 
 @dataclass(frozen=True)
 class Spread:
-    """The variance of one seed's score, and the degrees of freedom with which it is known."""
+    """How far the scores of seeds lie from the means of their groups: the sum of squares, and its
+    degrees of freedom."""
 
-    variance: float
-    freedom: float
+    squares: float
+    freedom: int
 
-    def interval(self, value: float, error: float) -> Interval:
-        """Student's interval of a value with this standard error."""
-        from scipy import stats
-
-        if not self.freedom:
-            return Interval(value, -math.inf, math.inf)
-        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, self.freedom)) * error
-        return Interval(value, value - half, value + half)
+    @property
+    def variance(self) -> float:
+        """Of one seed's score."""
+        return self.squares / self.freedom if self.freedom else math.inf
 
 
 def spread(groups: Iterable[Sequence[float]]) -> Spread:
-    """The variance of one seed within the groups."""
+    """The spread within the groups."""
     found = [np.asarray(values, float) for values in groups if len(values) > 1]
     freedom = sum(len(x) - 1 for x in found)
     squares = sum(float(np.sum((x - x.mean()) ** 2)) for x in found)
-    return Spread(squares / freedom if freedom else math.inf, freedom)
+    return Spread(squares, freedom)
+
+
+def student(value: float, error: float, freedom: float) -> Interval:
+    """Student's interval of a value with this standard error."""
+    from scipy import stats
+
+    if not freedom:
+        return Interval(value, -math.inf, math.inf)
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
+    return Interval(value, value - half, value + half)
 
 
 def spreads(seeds: Mapping[str, Sequence[float]]) -> dict[str, Spread]:
@@ -84,8 +91,8 @@ def mean(values: Sequence[float], its: Spread | None = None) -> Interval:
     """The mean with Student's interval. its: a variance that is known better than that of the
     values alone. A single value has no interval: nothing says that it spreads as others do."""
     its = its or spread([values])
-    its = its if len(values) > 1 else Spread(math.inf, 0)
-    return its.interval(float(np.mean(values)), math.sqrt(its.variance / len(values)))
+    freedom = its.freedom if len(values) > 1 else 0
+    return student(float(np.mean(values)), math.sqrt(its.variance / len(values)), freedom)
 
 
 def difference(
@@ -100,11 +107,11 @@ def difference(
     if min(len(ours), len(theirs)) < 2:
         return Interval(value, -math.inf, math.inf), 1.0
     a, b = our.variance / len(ours), their.variance / len(theirs)
-    freedom, error = our.freedom, math.sqrt(a + b)
+    freedom, error = float(our.freedom), math.sqrt(a + b)
     if our != their:
         freedom = (a + b) ** 2 / (a**2 / our.freedom + b**2 / their.freedom)
     chance = 2 * float(stats.t.sf(abs(value) / error, freedom)) if error else float(not value)
-    return Spread(a + b, freedom).interval(value, error), chance
+    return student(value, error, freedom), chance
 
 
 def holm(chances: Mapping[str, float]) -> set[str]:
@@ -176,11 +183,9 @@ def _drawn(values: Sequence[Sequence[float]]) -> np.ndarray:
     spread for all budgets, since a handful of seeds does not tell two spreads apart."""
     rng = np.random.default_rng(0)
     n_B = np.array([len(v) for v in values])
-    freedom = int((n_B - 1).sum())
-    means_B = np.array([np.mean(v) for v in values])
-    squares = sum(float(np.sum((np.asarray(v) - np.mean(v)) ** 2)) for v in values)
+    means_B, its = np.array([np.mean(v) for v in values]), spread(values)
     # One draw of the spread for a whole curve, as its budgets share one.
-    spread_D = np.sqrt(squares / rng.chisquare(freedom, DRAWS))
+    spread_D = np.sqrt(its.squares / rng.chisquare(its.freedom, DRAWS))
     return means_B + spread_D[:, None] * rng.standard_normal((DRAWS, len(n_B))) / np.sqrt(n_B)
 
 

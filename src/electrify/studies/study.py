@@ -12,37 +12,28 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from ..errors import UserError, failing_as, must_have
-from ..files import json_text, must_be_ours, text_hash, write
+from ..errors import failing_as, must_have, need
+from ..files import claim, json_text, must_be_ours, text_hash, write
 from ..recipe import Entry, Recipe, entries, entry, joined
 from ..text.corpus import Corpus
 from ..text.streams import read_text
 from ..train.job import GUARDS, decisive
 from ..train.start import content_of, starts_of
 from ..values import plain_yaml
-from .budgets import (
-    BASELINES,
-    UNTRAINED,
-    Cost,
-    Key,
-    Trial,
-    as_started,
-    configured,
-    rows_of,
-    trials_of,
-    untrained,
-)
-from .measures import PLANTED, Measure, digest_of, measure_named, network_of
+from .budgets import BASELINES, Cost, Key, Trial, planned, rows_of
+from .measures import MEAN_RANK, Measure, Score, chosen, digest_of, network_of
 from .options import CompareConfig
-from .score import DECLARED_FILE, MEAN_RANK, Score, read_score
 
 STUDY = "study.yaml"
 HEADER = "# The plan of a study, written by electrify compare before its first run.\n"
@@ -109,37 +100,21 @@ def plan_study(config: CompareConfig) -> Study:
     folder. Raises UserError."""
     must_have("a study", "eval", "scipy", "sklearn")
     out, corpus = Path(config.output_dir), Path(config.data)
-    manifest = Corpus(corpus, "train").manifest
-    score = read_score(Path(config.score_file) if config.score_file else DECLARED_FILE)
-    # Of the tasks only word substitution needs no files.
-    usual = tuple(score.tasks) if config.data_dir else (PLANTED,)
-    config = replace(config, tasks=config.tasks or usual)
-    measures = [measure_named(name, config.data_dir) for name in config.tasks]
-    missing = sorted(set(score.tasks) - {measure.name for measure in measures})
-    decides = score if config.baselines and not missing else None
-    if config.score_file and decides is None:
-        what = f"--tasks {','.join(missing)}" if missing else "--baselines, which are its floors"
-        raise UserError(f"--score-file: the score needs {what}")
-    fixed = {name: getattr(config, name) for name in FIXED} | {"data": manifest.fingerprint}
+    text = Corpus(corpus, "train")
+    measures, score = chosen(config)
+    config = replace(config, tasks=tuple(measure.name for measure in measures))
+    fixed = {name: getattr(config, name) for name in FIXED} | {"data": text.manifest.fingerprint}
     must_be_ours(out, STUDY, RESULTS)
-    _must_agree(out, fixed, decides)  # budgets in another unit would make no sense
+    _must_agree(out, fixed, score)  # budgets in another unit would make no sense
     asked = entries_of(config)
-    seeds = range(config.seed, config.seed + config.seeds)
-    schedule = None if config.lr_scheduler_type == "recipe" else config.lr_scheduler_type
-    rows = rows_of(Corpus(corpus, "train"))
-    cost = Cost(manifest.vocab_size, rows, config.convention, config.equal)
-    trials = [t for e in asked for t in trials_of(e, config.budgets, seeds, cost, schedule)]
-    if config.baselines:
-        first = configured(asked[0], schedule="constant", seed=seeds[0])
-        base = as_started(first, cost.vocab_size)
-        trials += [untrained(base, name, seed) for name in UNTRAINED for seed in seeds]
-    for trial in trials:
-        for measure in measures:
-            network_of(measure, trial.recipe)
+    cost = Cost(text.manifest.vocab_size, rows_of(text), config.convention, config.equal)
+    trials = planned(config, asked, cost)
+    for trial, measure in product(trials, measures):
+        network_of(measure, trial.recipe)
     fixed["task_data"] = dict(sorted((m.name, digest_of(m, corpus)) for m in measures))
-    _must_agree(out, fixed, decides)
+    _must_agree(out, fixed, score)
     trials = [replace(t, identity=identity(t.entry, t.recipe, fixed)) for t in trials]
-    return Study(config, asked, measures, out, cost, fixed, trials, decides)
+    return Study(config, asked, measures, out, cost, fixed, trials, score)
 
 
 def entries_of(config: CompareConfig) -> list[Entry]:
@@ -148,10 +123,9 @@ def entries_of(config: CompareConfig) -> list[Entry]:
     if config.recipe_file is not None:
         values = plain_yaml(read_text(config.recipe_file), config.recipe_file)
         found += entries(values, config.recipe_file)
-    names = [*BASELINES, *(entry.name for entry in found)]
-    for name in names:
-        if names.count(name) > 1:
-            raise UserError(f"recipes: the name {name} is taken twice")
+    names = Counter([*BASELINES, *(entry.name for entry in found)])
+    twice = [name for name, times in names.items() if times > 1]
+    need(not twice, f"recipes: the name {', '.join(twice)} is taken twice")
     return found
 
 
@@ -177,13 +151,18 @@ def _must_agree(out: Path, fixed: Mapping[str, Any], score: Score | None) -> Non
     if not path.exists():
         return
     had = yaml.safe_load(path.read_text(encoding="utf-8"))
-    now = {**fixed, "score": asdict(score) if score else MEAN_RANK}
-    for name in now:
-        if had.get(name) != now[name]:
-            what = f"--{name.replace('_', '-')} {had.get(name)}, not {now[name]}"
-            raise UserError(
-                f"{out} holds a study with {OTHERS.get(name, what)}. Choose another --output-dir"
-            )
+    for name, now in {**fixed, "score": asdict(score) if score else MEAN_RANK}.items():
+        what = f"--{name.replace('_', '-')} {had.get(name)}, not {now}"
+        said = f"{out} holds a study with {OTHERS.get(name, what)}"
+        need(had.get(name) == now, f"{said}. Choose another --output-dir")
+
+
+@contextmanager
+def held(study: Study) -> Iterator[None]:
+    """Holds the folder of a study for this process, with its study.yaml."""
+    with claim(study.out, STUDY, RESULTS):
+        write_study(study)
+        yield
 
 
 def write_study(study: Study) -> None:
@@ -195,7 +174,7 @@ def write_study(study: Study) -> None:
         "budgets": list(study.config.budgets),
         "seeds": [study.config.seed, study.config.seeds],
     }
-    plain = json.loads(json.dumps(plan))
+    plain = json.loads(json.dumps(plan))  # without tuples
     text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
     write(study.out / STUDY, HEADER + text)
 
@@ -240,9 +219,8 @@ def merged(had: Result | None, new: Result) -> Result:
     if had is None:
         return new
     scores = had.scores | new.scores
-    failed = {name: why for name, why in (had.failed | new.failed).items() if name not in scores}
-    if new.steps:
-        failed.pop(PRETRAIN, None)
+    over = scores.keys() | ({PRETRAIN} if new.steps else ())
+    failed = {name: why for name, why in (had.failed | new.failed).items() if name not in over}
     return replace(new if new.scores else had, scores=scores, failed=failed)
 
 
@@ -260,6 +238,12 @@ def read_results(out: Path) -> dict[Key, Result]:
             new = line_of.validate_json(line)
         found[new.key] = merged(found.get(new.key), new)
     return found
+
+
+def record(out: Path, results: dict[Key, Result], new: Result) -> None:
+    """Joins a result with what is known of its encoder, and writes all of them."""
+    results[new.key] = merged(results.get(new.key), new)
+    write_results(out, results.values())
 
 
 def write_results(out: Path, results: Iterable[Result]) -> None:

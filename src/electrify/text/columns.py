@@ -15,19 +15,13 @@ TEXT_COLUMNS = (
     *("text", "sentence", "sentence1", "content", "document", "sequence", "seq", "smiles"),
     *("code", "review", "utterance", "tweet", "body"),
 )
-SECOND = {
-    "text": ("text_pair", "sentence2"),
-    "sentence1": ("sentence2",),
-    "sentence": ("sentence2",),
-    "premise": ("hypothesis",),
-    "question1": ("question2",),
-    "question": ("sentence", "passage"),
-    "query": ("document", "passage"),
-    "title": ("body",),
-    "text_a": ("text_b",),
-    "text1": ("text2",),
-}
-"""Columns of a second text, by that of the first."""
+PAIRS = (
+    *(("text", "text_pair"), ("text", "sentence2"), ("sentence1", "sentence2")),
+    *(("sentence", "sentence2"), ("premise", "hypothesis"), ("question1", "question2")),
+    *(("question", "sentence"), ("question", "passage"), ("query", "document")),
+    *(("query", "passage"), ("title", "body"), ("text_a", "text_b"), ("text1", "text2")),
+)
+"""Columns of a text and a second one, in the order in which they are looked for."""
 LABEL_COLUMNS = (
     *("label", "labels", "category", "class", "target", "intent", "sentiment"),
     *("gold_label", "label_text"),
@@ -54,11 +48,9 @@ def labelled_columns(
     name or number (labels perhaps several, with commas between), or those that are found. Raises
     UserError."""
     need(bool(rows), f"{path}: no examples")
-    need(
-        text is not None or not {"sentence_id", "words"} <= set(rows[0].cells),
-        f"{path}: a word in each row. Write sentences with tags as .conll (a word and its tag on a "
-        "line, a blank line after a sentence) or .jsonl (lists tokens and tags)",
-    )
+    by_word = text is None and {"sentence_id", "words"} <= set(rows[0].cells)
+    advice = "write sentences with tags as .conll (a word and its tag on a line) or .jsonl (lists)"
+    need(not by_word, f"{path}: a word in each row", advice)
     text, pair = text_columns(path, rows, text, pair)
     if label is None:
         labels = [_label_column(path, rows, (text, pair))]
@@ -76,8 +68,7 @@ def text_columns(
     """The columns of the text and of a second one. rows: the first of the file, or all. pairs:
     whether a second text is looked for. Raises UserError."""
     known = _lower(rows)
-    seconds = SECOND.items() if pairs else ()
-    couples = [(known[a], known[b]) for a, all_b in seconds for b in all_b if {a, b} <= {*known}]
+    couples = [(known[a], known[b]) for a, b in PAIRS * pairs if {a, b} <= {*known}]
     if text is not None:
         text = column_named(path, rows, text)
     elif couples and "text" not in known:
@@ -127,9 +118,7 @@ def _among(
         f"{name}: " + ", ".join(repr(str(row.cells.get(name, ""))[:SHOWN]) for row in rows[:2])
         for name in rows[0].cells
     )
-    need(
-        bool(found),
-        f"{path}: none of its columns ({values}) is called {', '.join(names)}. Name it with {flag},"
-        " and with --no-header if the first line is an example",
-    )
+    fact = f"{path}: none of its columns ({values}) is called {', '.join(names)}"
+    advice = f"name it with {flag}, and with --no-header if the first line is an example"
+    need(bool(found), fact, advice)
     return found

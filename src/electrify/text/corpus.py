@@ -18,6 +18,7 @@ without it the folder is unfinished.
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -27,7 +28,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ..errors import failing_as, need
+from ..errors import need
 from ..files import json_text, read_json, sha256, sync, text_hash, write, written
 from ..values import SpecialIds
 
@@ -121,20 +122,15 @@ def read_manifest(folder: Path) -> Manifest:
     """Reads the manifest. Raises UserError if the folder is not a prepared corpus, or is an
     unfinished or foreign one."""
     path = folder / MANIFEST
-    need(
-        path.exists(),
-        f"{folder} is not a prepared corpus: it has no {MANIFEST}",
-        f"make one with `electrify prepare CORPUS --output-dir {quote(str(folder))}`",
-    )
+    fact = f"{folder} is not a prepared corpus: it has no {MANIFEST}"
+    advice = f"make one with `electrify prepare CORPUS --output-dir {quote(str(folder))}`"
+    need(path.exists(), fact, advice)
     fields = read_json(path)
     whole = fields.pop("sha256", None) == _hash_of(fields)
     need(whole, f"{path} is damaged or was edited: its checksum differs", AGAIN)
-    splits, special = fields.pop("splits"), fields.pop("special_ids")
-    return Manifest(
-        **fields,
-        splits={split: [Shard(**shard) for shard in shards] for split, shards in splits.items()},
-        special_ids=SpecialIds(**special | {"others": tuple(special["others"])}),
-    )
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Manifest).validate_python(fields)
 
 
 def is_unfinished(folder: Path) -> bool:
@@ -158,11 +154,8 @@ class Corpus:
         for shard in self.shards:
             path, wanted = folder / shard.tokens_file, shard.tokens * itemsize
             found = path.stat().st_size if path.is_file() else 0
-            need(
-                found == wanted,
-                f"{path} has {found} bytes where the manifest says {wanted}: it is truncated",
-                AGAIN,
-            )
+            fact = f"{path} has {found} bytes where the manifest says {wanted}: it is truncated"
+            need(found == wanted, fact, AGAIN)
 
     @property
     def num_tokens(self) -> int:
@@ -180,11 +173,12 @@ class Corpus:
     @cached_property
     def documents(self) -> list[np.ndarray]:
         """One int64 array of documents + 1 offsets per shard."""
-        return [_array(self.folder / s.documents_file) for s in self.shards]
+        names = (s.documents_file for s in self.shards)
+        return [np.load(self.folder / name, allow_pickle=False) for name in names]
 
     def unigram(self) -> np.ndarray:
         """int64 [vocabulary]: how often each id occurs in the train split."""
-        return _array(self.folder / UNIGRAM)
+        return np.load(self.folder / UNIGRAM, allow_pickle=False)
 
 
 def verify(folder: Path, *, max_bytes: int = 1 << 62, key: int = 0) -> None:
@@ -210,11 +204,6 @@ def verify(folder: Path, *, max_bytes: int = 1 << 62, key: int = 0) -> None:
         need(same, f"{path} does not have the hash in the manifest: it was changed", AGAIN)
 
 
-def _array(path: Path) -> np.ndarray:
-    with failing_as(f"{path} is missing or damaged; {AGAIN}"):
-        return np.load(path, allow_pickle=False)
-
-
 # ------------------------------------------------------------------ writing
 
 Documents = tuple[np.ndarray, np.ndarray]
@@ -226,10 +215,9 @@ def write_shards(
 ) -> dict[str, Any]:
     """The files of a corpus, without its manifest. Returns the fields that describe them there."""
     dtype, unigram_V = token_dtype(vocab_size), np.zeros(vocab_size, np.int64)
-    how: dict[str, Any] = {"dtype": dtype, "shard_bytes": shard_mb << 20}
-    writers: dict[Split, ShardWriter] = {s: ShardWriter(folder, s, **how) for s in SPLITS}
+    writers = [ShardWriter(folder, s, dtype=dtype, shard_bytes=shard_mb << 20) for s in SPLITS]
     for documents in parts:
-        for split, writer in writers.items():
+        for split, writer in zip(SPLITS, writers, strict=True):
             writer.add(*documents[split])
         unigram_V += np.bincount(documents["train"][1], minlength=vocab_size)
     return {
@@ -237,7 +225,7 @@ def write_shards(
         "dtype": dtype.name,
         "vocab_size": vocab_size,
         "unigram_sha256": put_array(folder / UNIGRAM, unigram_V),
-        "splits": {split: writer.close() for split, writer in writers.items()},
+        "splits": {s: writer.close() for s, writer in zip(SPLITS, writers, strict=True)},
     }
 
 
@@ -251,26 +239,25 @@ class ShardWriter:
         self._dtype = dtype
         self._limit = shard_bytes // dtype.itemsize
         self._shards: list[Shard] = []
-        self._tokens = 0
-        self._ends: list[np.ndarray] = []
+        self._offsets = array("q", [0])
         """Of the documents of the shard that is being written."""
 
     def add(self, lengths_D: np.ndarray, ids_T: np.ndarray) -> None:
         """Adds D documents, laid end to end."""
         while len(lengths_D):
-            ends_D = np.cumsum(lengths_D, dtype=np.int64)
+            begin = self._offsets[-1]
+            ends_D = begin + np.cumsum(lengths_D, dtype=np.int64)
             # The documents that still fit; a document larger than a whole shard gets its own shard.
-            fit = int(np.searchsorted(ends_D, self._limit - self._tokens, side="right"))
-            if not fit and self._tokens:
+            fit = int(np.searchsorted(ends_D, self._limit, side="right"))
+            if not fit and begin:
                 self._finish()
                 continue
-            fit = max(fit, 1)
-            stop = int(ends_D[fit - 1])
-            with self._file("tokens", "bin").open("ab" if self._ends else "wb") as file:
-                file.write(np.ascontiguousarray(ids_T[:stop], self._dtype).data)
-            self._ends.append(ends_D[:fit] + self._tokens)
-            self._tokens += stop
-            lengths_D, ids_T = lengths_D[fit:], ids_T[stop:]
+            ends_D = ends_D[: max(fit, 1)]
+            size = int(ends_D[-1]) - begin
+            with self._file("tokens", "bin").open("ab" if len(self._offsets) > 1 else "wb") as file:
+                file.write(np.ascontiguousarray(ids_T[:size], self._dtype).data)
+            self._offsets.frombytes(ends_D.tobytes())
+            lengths_D, ids_T = lengths_D[len(ends_D) :], ids_T[size:]
 
     def _file(self, kind: str, ending: str) -> Path:
         return self._folder / f"{kind}-{self._split}-{len(self._shards):05d}.{ending}"
@@ -278,14 +265,13 @@ class ShardWriter:
     def _finish(self) -> None:
         tokens, documents = self._file("tokens", "bin"), self._file("documents", "npy")
         sync(tokens)
-        offsets = np.concatenate([np.zeros(1, np.int64), *self._ends])
-        digest = put_array(documents, offsets)
-        size = self._tokens, len(offsets) - 1
-        self._shards.append(Shard(tokens.name, documents.name, *size, sha256(tokens), digest))
-        self._tokens, self._ends = 0, []
+        size = self._offsets[-1], len(self._offsets) - 1
+        hashes = sha256(tokens), put_array(documents, np.array(self._offsets))
+        self._shards.append(Shard(tokens.name, documents.name, *size, *hashes))
+        self._offsets = array("q", [0])
 
     def close(self) -> list[Shard]:
-        if self._ends:
+        if len(self._offsets) > 1:
             self._finish()
         return self._shards
 

@@ -23,8 +23,6 @@ from .tables import sequences
 
 # In characters. It bounds memory; no work in the usual corpora comes near it.
 MAX_DOCUMENT = 1 << 23
-EMPTY_ROWS = "empty_rows"
-"""The count of rows without text: null, empty, or nothing but white space."""
 BLANK_LINE = re.compile(r"\n[^\S\n]*\n", re.ASCII)
 _LINE = re.compile("\n")
 # Halves of surrogate pairs that are not Python's way to keep bytes that are not UTF-8.
@@ -34,8 +32,8 @@ _HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 def documents(
     source: Source, options: PrepareConfig, *, counts: Counter[str], advance: Advance = None
 ) -> Iterator[str]:
-    """The documents of one source in order. `counts` receives blank, empty_rows (those of the
-    blank ones that are rows), encoding_errors, nul_characters and cuts.
+    """The documents of one source in order. `counts` receives blank (nothing but white space),
+    empty_rows (those that are rows, or null), encoding_errors, nul_characters and cuts.
 
     advance: called with the number of bytes consumed. Raises UserError, naming file and line, for
     input that cannot be right.
@@ -76,7 +74,7 @@ def _placed(
         column = source.column or column_of(source, options)
         for row in rows_of(source, options, advance=advance, only=column):
             text = row.text(column)
-            counts[EMPTY_ROWS] += not text.strip()
+            counts["empty_rows"] += not text.strip()
             yield f"{row.where}: {column!r}", text
 
 

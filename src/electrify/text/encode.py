@@ -19,13 +19,11 @@ import json
 import re
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import failing_as
 from .corpus import Documents, Split
 from .tokenizer import plain
 from .vocabulary import batches, steps, window_length
@@ -38,68 +36,53 @@ _ID = np.dtype("u4")
 _MAX_KNOWN = 1 << 18
 # Python splits at these characters, but BERT's normaliser deletes them and joins their neighbours.
 _UNUSUAL_SPACE = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
-# Of these the normalizers of tokenizers with windows make one character each.
-_EASY = re.compile(r"[ -~\t\n\r]*")
-# Names of counts: characters in words that became [UNK], documents that consist of them by half or
-# more, characters that are not white space.
-UNK_CHARACTERS = "unk_characters"
-UNK_DOCUMENTS = "unk_documents"
-WITHOUT_TOKENS = "without_tokens"
-VISIBLE = "visible_characters"
 
 
-@dataclass(frozen=True)
-class Start:
-    """The data that a worker needs before its first task."""
-
-    tokenizer: str
-    """the content of tokenizer.json"""
-    unk: int
-    dtype: str
+Task = tuple[Path, list[str], list[bool]]
+"""Where a part will be, on the host of the command; its documents; which of them are of the
+validation split."""
 
 
-@dataclass(frozen=True)
-class Task:
-    """Documents to encode: `texts[i]` belongs to the validation split if `valid[i]`."""
-
-    path: Path
-    """where its part will be, on the host of the command"""
-    texts: list[str]
-    valid: list[bool]
-
-
-def start(settings: Start) -> Callable[[Task], tuple[Path, bytes]]:
-    """Returns the function that makes the part of a task."""
-    encode = Encoder(settings.tokenizer, unk=settings.unk)
+def start(tokenizer: str, unk: int, dtype: str) -> Callable[[Task], tuple[Path, bytes]]:
+    """Returns the function that makes the part of a task. tokenizer: the content of a
+    tokenizer.json."""
+    encode = Encoder(tokenizer, unk=unk)
 
     def handle(task: Task) -> tuple[Path, bytes]:
-        lengths, ids, unknown = encode(task.texts)
+        path, texts, valid = task
+        lengths, ids, unknown = encode(texts)
         counts = {
-            **counted(task.texts, unknown),
-            "bytes": sum(len(text.encode()) for text in task.texts),
+            **counted(texts, unknown),
+            "bytes": sum(len(text.encode()) for text in texts),
             "tokens": int(ids.size),
-            "unk_tokens": int((ids == settings.unk).sum()),
-            WITHOUT_TOKENS: int((lengths == 0).sum()),
+            "unk_tokens": int((ids == unk).sum()),
+            "without_tokens": int((lengths == 0).sum()),
         }
-        file, ids = io.BytesIO(), ids.astype(settings.dtype)
-        np.savez(file, counts=json.dumps(counts), valid=task.valid, lengths=lengths, ids=ids)
-        return task.path, file.getvalue()
+        file, ids = io.BytesIO(), ids.astype(dtype)
+        np.savez(file, counts=json.dumps(counts), valid=valid, lengths=lengths, ids=ids)
+        return path, file.getvalue()
 
     return handle
 
 
 def counted(texts: list[str], unknown: np.ndarray) -> dict[str, int]:
-    """The counts of the texts themselves. unknown [texts]: characters that became [UNK]."""
+    """The counts of the texts themselves. unknown [texts]: characters that became [UNK], of which
+    an unknown document consists by half or more; visible is what is not white space."""
     words = [text.split() for text in texts]
     seen = np.array([sum(map(len, found)) for found in words], np.int64)
     return {
         "documents": len(texts),
         "words": sum(map(len, words)),
         "characters": sum(map(len, texts)),
-        VISIBLE: int(seen.sum()),
-        UNK_CHARACTERS: int(unknown.sum()),
-        UNK_DOCUMENTS: int(((unknown > 0) & (2 * unknown >= seen)).sum()),
+        "visible_characters": int(seen.sum()),
+        "unk_characters": int(unknown.sum()),
+        "unk_documents": int(((unknown > 0) & (2 * unknown >= seen)).sum()),
     }
+
+
+def unknown_in(tokenizer: str, texts: list[str], *, unk: int) -> dict[str, int]:
+    """The counts of the texts for the content of a tokenizer.json."""
+    return counted(texts, Encoder(tokenizer, unk=unk)(texts)[2])
 
 
 class Encoder:
@@ -114,9 +97,10 @@ class Encoder:
     def __init__(self, content: str, *, unk: int = -1) -> None:
         """unk: the id of [UNK], whose characters are counted; -1 for none."""
         self._tokenizer = plain(content)
-        self._pieces = Pieces(self._tokenizer)
         self._unk = unk
-        self._splits = ignores_white_space(self._tokenizer)
+        parts = json.loads(content)
+        self._cut = cut_of(parts["pre_tokenizer"])
+        self._splits = ignores_white_space(parts)
         self._ids: dict[str, bytes] = {}  # of the chunks that are known
         self._lost: dict[str, int] = {}  # characters that became [UNK], in chunks with such
 
@@ -137,7 +121,10 @@ class Encoder:
         return lengths, np.frombuffer(b"".join(ids), _ID), np.array(unknown, np.int64)
 
     def _chunks(self, text: str) -> list[str]:
-        pieces = self._pieces(text)
+        pieces = [text]
+        if len(text) > PIECE and self._cut is not None:
+            found = self._cut.findall(text)
+            pieces = found if sum(map(len, found)) == len(text) else pieces
         if not self._splits:
             return pieces
         chunks: list[str] = []
@@ -153,18 +140,14 @@ class Encoder:
             self._lost.clear()
             new = wanted
         for batch in batches(new, _BATCH):
-            with failing_as(
-                "the tokenizer fails on this text; its tokenizer.json is damaged, or does not fit"
-            ):
-                encoded = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
-                ids = [e.ids for e in encoded]  # each access makes a list
-                # Most are of single words, and a Python array costs a quarter of a numpy array.
-                self._ids.update(
-                    (chunk, array("I", found).tobytes())
-                    for chunk, found in zip(batch, ids, strict=True)
-                )
-                lossy = [c for c, found in zip(batch, ids, strict=True) if self._unk in found]
-                placed = self._tokenizer.encode_batch(lossy, add_special_tokens=False)
+            encoded = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+            ids = [e.ids for e in encoded]  # each access makes a list
+            # Most are of single words, and a Python array costs a quarter of a numpy array.
+            self._ids |= {
+                c: array("I", found).tobytes() for c, found in zip(batch, ids, strict=True)
+            }
+            lossy = [c for c, found in zip(batch, ids, strict=True) if self._unk in found]
+            placed = self._tokenizer.encode_batch(lossy, add_special_tokens=False)
             for chunk, e in zip(lossy, placed, strict=True):
                 self._lost[chunk] = sum(
                     len("".join(chunk[begin:end].split()))
@@ -173,39 +156,28 @@ class Encoder:
                 )
 
 
-def ignores_white_space(tokenizer: Any) -> bool:
-    """Whether white space only separates words, as in BERT."""
-    parts = json.loads(tokenizer.to_str())
+def ignores_white_space(parts: dict[str, Any]) -> bool:
+    """Whether white space only separates words for the tokenizer of these parts, as in BERT."""
     kinds = [(parts[name] or {}).get("type") for name in ("normalizer", "pre_tokenizer", "model")]
     like_bert = kinds == ["BertNormalizer", "BertPreTokenizer", "WordPiece"]
     added = all(token["special"] for token in parts["added_tokens"])
     return added and like_bert and parts["normalizer"]["clean_text"]
 
 
-class Pieces:
-    """Cuts long texts where a tokenizer reads the pieces as it reads the whole.
+def cut_of(split: dict[str, Any] | None) -> re.Pattern[str] | None:
+    """The pieces, of about PIECE characters, of which a tokenizer with this pre-tokenizer makes
+    what it makes of a whole text. A text that they do not cover, or that has none, stays whole.
 
     None of the tokenizers here joins anything across a space, so texts are cut before one (not
     behind it), and inside a word only if there is none. One that cuts by length counts from the
     start of a text, or of a word: its texts are cut where a window ends, if it counts from the
-    start of the text and each character as one, and otherwise not at all.
+    start of the text and each character as one (of these, normalizers make one character each).
     """
-
-    def __init__(self, tokenizer: Any) -> None:
-        split = json.loads(tokenizer.to_str())["pre_tokenizer"]
-        first, length = next(steps(split), {}).get("type"), window_length(split)
-        self._windows = length > 1
-        self._cut = ""
-        if not self._windows:
-            self._cut = rf"(?s).{{1,{PIECE}}}(?=(?<=\S)\s|\Z)|.{{1,{PIECE}}}"
-        elif first == "Split":
-            self._cut = rf"(?s).{{1,{PIECE // length * length}}}"
-
-    def __call__(self, text: str) -> list[str]:
-        """Pieces of about PIECE characters."""
-        if len(text) <= PIECE or not self._cut or (self._windows and not _EASY.fullmatch(text)):
-            return [text]
-        return re.findall(self._cut, text)
+    length = window_length(split)
+    if length <= 1:
+        return re.compile(rf"(?s).{{1,{PIECE}}}(?=(?<=\S)\s|\Z)|.{{1,{PIECE}}}")
+    by_text = next(steps(split))["type"] == "Split"
+    return re.compile(rf"[ -~\t\n\r]{{1,{PIECE // length * length}}}") if by_text else None
 
 
 # ------------------------------------------------------------------ parts

@@ -13,8 +13,6 @@ from ..errors import need
 from ..names import nearest
 from ..values import BelowOne, Count, Natural, Options, Positional
 
-MAX_VOCABULARY = 1 << 22
-"""Four times the largest published vocabulary."""
 TRAINED = ("wordpiece", "bpe", "unigram", "character", "byte")
 
 
@@ -38,7 +36,7 @@ class PrepareConfig(Options):
     the chunks are k-mers)."""
     chunk_length: Annotated[int, Ge(2), Le(64)] | None = None
     """With --pre-tokenizer chunks: characters per chunk."""
-    vocab_size: Annotated[int, Ge(32), Le(MAX_VOCABULARY)] = 30522
+    vocab_size: Annotated[int, Ge(32), Le(1 << 22)] = 30522
     """Size of a trained vocabulary, special tokens included."""
     lowercase: bool = True
     """Lower-case the text in a trained tokenizer."""
@@ -89,19 +87,15 @@ class PrepareConfig(Options):
     def check(self) -> None:
         named = bool(self.inputs)
         need(named, "inputs are missing: name a file, folder, glob, `pydocs` or hub:NAME")
-        name = self.tokenizer
-        need(not os.path.isfile(name), f"tokenizer {name} is a file. Name its folder")
+        name, chunks = self.tokenizer, self.pre_tokenizer == "chunks"
         hint = nearest(name.lower(), TRAINED)
         is_name = self.trains_tokenizer or os.path.exists(name) or "/" in name
         # Before the Hub is asked.
         need(is_name or "did you mean" not in hint, f"there is no tokenizer {name!r}{hint}")
         own = self.trains_tokenizer or self.pre_tokenizer == "auto"
         need(own, "pre_tokenizer is for a tokenizer that is trained here")
-        chunks = self.pre_tokenizer == "chunks"
         both = chunks == (self.chunk_length is not None)
         need(both, "chunk_length and pre_tokenizer chunks go together: give both")
-        fits = not (chunks and name == "byte")
-        need(fits, "pre_tokenizer chunks does not go with tokenizer byte")
 
 
 def _preset(
@@ -134,14 +128,6 @@ def defaults_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     alone = given.get("pre_tokenizer", "chunks") == "chunks" and kmers
     taken = given if alone else {*given, *CHUNKS}
     return {k: v for k, v in PRESETS[name].items() if k not in taken}
-
-
-def flag(name: str, value: Any) -> str:
-    """An option as the command line takes it."""
-    word = name.replace("_", "-")
-    if isinstance(value, bool):
-        return f"--{word}" if value else f"--no-{word}"
-    return f"--{word} {value}"
 
 
 @dataclass(frozen=True, kw_only=True)

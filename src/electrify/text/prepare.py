@@ -25,39 +25,22 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import compress
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from ..errors import UserError, need
+from ..errors import UserError, must_have, need
 from ..files import claim, json_text, read_json, sha256, write, written
-from ..process import cores
 from ..progress import Progress, say
-from . import pydocs
-from .corpus import (
-    MANIFEST,
-    STATE,
-    TOKENIZER,
-    UNFINISHED,
-    Documents,
-    Manifest,
-    Split,
-    is_prepared,
-    is_unfinished,
-    read_manifest,
-    token_dtype,
-    verify,
-    write_manifest,
-    write_shards,
-)
+from . import corpus, pydocs
 from .dedup import Pair, Sample, Seen, digest, fraction, is_held_out
 from .documents import documents
-from .encode import WITHOUT_TOKENS, Start, Task, read_part, start, write_part
+from .encode import Task, read_part, start, unknown_in, write_part
 from .options import PrepareConfig
-from .report import COUNTED, beginnings, keeping_accents, look, must_know, must_know_sample
-from .sources import Source, choose_sources, resolve, shown
+from .report import COUNTED, beginnings, keeping_accents, look, must_know
+from .sources import Source, choose_sources, shown
 from .streams import gathered
 from .tokenizer import (
     load_tokenizer,
@@ -67,8 +50,8 @@ from .tokenizer import (
     tokenizer_files,
     vocabulary_size,
 )
-from .vocabulary import train
-from .workers import ordered, require, workers
+from .vocabulary import JUDGED, SPECIALS, batches, train
+from .workers import Processes, cluster, ordered
 
 LOG = "prepare.log.json"
 """The seconds of each step, and how many parts were there already."""
@@ -81,7 +64,7 @@ NO_MATTER = ("inputs", "output_dir", "workers", "engine", "allow_unk", "preset")
 place."""
 
 
-def prepare(options: PrepareConfig) -> Manifest:
+def prepare(options: PrepareConfig) -> corpus.Manifest:
     """Writes the prepared corpus to options.output_dir and returns its manifest; a finished folder
     of the same command is verified and left as it is.
 
@@ -89,39 +72,40 @@ def prepare(options: PrepareConfig) -> Manifest:
     passes through, and the same command continues later.
     """
     if options.engine == "ray":
-        require()
+        must_have("engine ray", "ray", "ray")
     folder = Path(options.output_dir)
     sources = choose_sources(options)
     texts = beginnings(sources, options) if options.trains_tokenizer else []
     options = keeping_accents(texts, options)
     state = {"options": bytes_deciding(options), "sources": [s.identity() for s in sources]}
-    if (folder / MANIFEST).exists():
-        manifest = read_manifest(folder)
-        must_be_same(folder, vars(manifest), state)
-        verify(folder)
-        shutil.rmtree(folder / UNFINISHED, ignore_errors=True)  # of a command killed at its end
+    done, begun = folder / corpus.MANIFEST, folder / corpus.STATE
+    for mark in (done, begun):
+        if mark.is_file():
+            must_be_same(folder, read_json(mark), state)
+    if done.is_file():
+        corpus.verify(folder)
+        shutil.rmtree(begun.parent, ignore_errors=True)  # of a command killed at its end
         say(f"{folder} is already prepared by the same command: verified, nothing to do")
-        return manifest
+        return corpus.read_manifest(folder)
     if advice := look(texts, options, {s.format for s in sources}):
         say(advice)
-    with claim(folder, STATE):
-        if (folder / STATE).is_file():
-            must_be_same(folder, read_json(folder / STATE), state)
+    with claim(folder, corpus.STATE):
+        if begun.is_file():
             say(f"continuing in {folder}")
         else:
-            with written(folder / UNFINISHED) as part:
+            with written(begun.parent) as part:
                 (part / "parts").mkdir(parents=True)
-                (part / Path(STATE).name).write_text(json_text(state, indent=1), encoding="utf-8")
+                (part / begun.name).write_text(json_text(state, indent=1), encoding="utf-8")
         try:
             manifest = Preparation(options, sources, state).run()
         except UserError:
             # A mistake of the user was found before any text was tokenised, so there is nothing to
             # continue, and the next command may have other options.
-            if not any(folder.glob(f"{UNFINISHED}/parts/*.part")):
-                for path in (folder / TOKENIZER, folder / UNFINISHED):
+            if not any(begun.parent.glob("parts/*.part")):
+                for path in (folder / corpus.TOKENIZER, begun.parent):
                     shutil.rmtree(path, ignore_errors=True)
             raise
-        shutil.rmtree(folder / UNFINISHED)
+        shutil.rmtree(begun.parent)
         return manifest
 
 
@@ -165,30 +149,27 @@ class Preparation:
         self.reused = 0
         self._state = state
 
-    def run(self) -> Manifest:
+    def run(self) -> corpus.Manifest:
         seconds: dict[str, float] = {}
         manifest: Any = None
         for step in (self.collect, self.tokenizer, self.encode, self.join):
             began = time.perf_counter()
             manifest = step()
             seconds[step.__name__] = time.perf_counter() - began
-        log = {
-            "seconds": {**seconds, "total": sum(seconds.values())},
-            "parts": len(self.parts),
-            "parts_reused": self.reused,
-            "engine": self.options.engine,
-        }
+        seconds["total"] = sum(seconds.values())
+        parts = {"parts": len(self.parts), "parts_reused": self.reused}
+        log = {"seconds": seconds, **parts, "engine": self.options.engine}
         write(self.folder / LOG, json.dumps(log, indent=1) + "\n")
         return manifest
 
     def collect(self) -> None:
         """Writes the embedded corpus into a file that is read in its place."""
-        options, path = self.options, self.folder / UNFINISHED / "pydocs.jsonl"
-        for i, source in enumerate(self.sources):
+        path = self.folder / corpus.UNFINISHED / "pydocs.jsonl"
+        for source in self.sources:
             if source.format == "pydocs":
                 if not path.is_file():
-                    pydocs.write(path, key=options.text_column, workers=options.workers or cores())
-                self.sources[i] = replace(source, format="jsonl", path=path)
+                    pydocs.write(path, key=self.options.text_column, workers=self.options.workers)
+                source.format, source.path = "table", path
 
     # -------------------------------------------------------------- reading
 
@@ -201,12 +182,9 @@ class Preparation:
         be dropped do not count.)"""
         seen: set[bytes] = set()
         left = self.options.max_documents
-
-        def advance(n: int) -> None:
-            bar.advance(n / 1e6)
-
+        how: dict[str, Any] = {"counts": counts, "advance": lambda n: bar.advance(n / 1e6)}
         for source in self.sources:
-            for text in documents(source, self.options, counts=counts, advance=advance):
+            for text in documents(source, self.options, **how):
                 number = digest(text.encode())
                 yield number, text
                 if left is not None:  # what comes behind the last of them is not read
@@ -218,19 +196,15 @@ class Preparation:
 
     def must_have_text(self, found: bool) -> None:
         """Raises UserError if nothing was found outside of the validation split."""
-        fact = f"the corpus is empty: no text in {shown(self.sources)} outside of the validation"
-        need(
-            found,
-            f"{fact} split",
-            "give more text, or a lower valid_fraction with another output_dir",
-        )
+        fact = f"the corpus is empty: no text in {shown(self.sources)} is for training"
+        need(found, fact, "give more text, or a lower valid_fraction with another output_dir")
 
     # -------------------------------------------------------------- the tokenizer
 
     def tokenizer(self) -> None:
         """Puts the tokenizer into its folder, unless an earlier run of the same command did. Raises
         UserError if there is nothing to train on."""
-        options, folder = self.options, self.folder / TOKENIZER
+        options, folder = self.options, self.folder / corpus.TOKENIZER
         if folder.is_dir():
             return
         if not options.trains_tokenizer:
@@ -240,7 +214,10 @@ class Preparation:
         size, kind = sum(map(len, texts)) / 1e6, options.tokenizer
         say(f"training a {kind} vocabulary on {size:,.1f} MB of text in {len(texts)} documents")
         tokenizer = train(texts, options)
-        must_know_sample(tokenizer, texts, options)
+        # Before the rest is tokenised; they are in random order.
+        some = next(batches(text[:JUDGED] for text in texts))
+        unknown = unknown_in(tokenizer.to_str(), some, unk=SPECIALS.index("[UNK]"))
+        must_know(unknown, options, where="a sample of the text")
         if (found := tokenizer.get_vocab_size()) < options.vocab_size:
             say(f"the vocabulary has {found} pieces, not {options.vocab_size}: there are no more")
         save_trained(tokenizer, folder, options)
@@ -263,16 +240,17 @@ class Preparation:
 
     def encode(self) -> None:
         """Makes the parts that do not exist."""
-        file = self.folder / TOKENIZER / "tokenizer.json"
+        file = self.folder / corpus.TOKENIZER / "tokenizer.json"
         tokenizer = load_tokenizer(file.parent)
         self._special, self._vocab_size = special_ids(tokenizer), vocabulary_size(tokenizer)
-        dtype = token_dtype(self._vocab_size).str
+        dtype = corpus.token_dtype(self._vocab_size).str
         # What affects the bytes of a part, its counts included, besides its documents.
         salt = json.dumps([sha256(file), dtype, self.options.valid_fraction]).encode()
-        first = Start(file.read_text(encoding="utf-8"), self._special.unk, dtype)
+        given = file.read_text(encoding="utf-8"), self._special.unk, dtype
+        pool_of = cluster if self.options.engine == "ray" else Processes
         with (
             self.reading("tokenising") as bar,
-            workers(self.options.engine, self.options.workers, start, first) as pool,
+            pool_of(self.options.workers, start, *given) as pool,
         ):
             for path, part in ordered(pool, self._tasks(bar, salt)):
                 write_part(path, part)
@@ -289,25 +267,25 @@ class Preparation:
             if not block:
                 continue
             name = hashlib.sha256(salt + b"".join(h for h, _ in block)).hexdigest()
-            self.parts.append(self.folder / UNFINISHED / "parts" / f"{name}.part")
+            self.parts.append(self.folder / corpus.UNFINISHED / "parts" / f"{name}.part")
             if read_part(self.parts[-1]) is None:
                 valid = [is_held_out(h, self.options.valid_fraction) for h, _ in block]
-                yield Task(self.parts[-1], [text for _, text in block], valid)
+                yield self.parts[-1], [text for _, text in block], valid
             else:
                 self.reused += 1
 
-    def join(self) -> Manifest:
+    def join(self) -> corpus.Manifest:
         """Writes the parts into shards, then the counts of ids, and the manifest last: it is what
         makes a folder a prepared corpus."""
         shard_mb = self.options.shard_mb
-        files = write_shards(self.folder, self._parts(), self._vocab_size, shard_mb=shard_mb)
+        files = corpus.write_shards(self.folder, self._parts(), self._vocab_size, shard_mb=shard_mb)
         self.must_have_text(bool(files["splits"]["train"]))
         must_know(self.counts, self.options, where=shown(self.sources))
-        lost, of = self.counts[WITHOUT_TOKENS], self.counts["documents"]
+        lost, of = self.counts["without_tokens"], self.counts["documents"]
         fact = f"{lost:,} of {of:,} documents in {shown(self.sources)} give no token"
         need(2 * lost <= of, fact, "choose a tokenizer that knows their characters")
-        tokenizer = {p.name: sha256(p) for p in sorted((self.folder / TOKENIZER).iterdir())}
-        manifest = Manifest(
+        tokenizer = {p.name: sha256(p) for p in sorted((self.folder / corpus.TOKENIZER).iterdir())}
+        manifest = corpus.Manifest(
             **files,
             **self._state,
             special_ids=self._special,
@@ -315,15 +293,14 @@ class Preparation:
             tokenizer_files=tokenizer,
             counts={name: self.counts[name] for name in COUNTED},
         )
-        write_manifest(self.folder, manifest)
+        corpus.write_manifest(self.folder, manifest)
         return manifest
 
-    def _parts(self) -> Iterator[dict[Split, Documents]]:
+    def _parts(self) -> Iterator[dict[corpus.Split, corpus.Documents]]:
         with Progress(len(self.parts), title="joining", unit="parts") as bar:
             for path in self.parts:
                 found = read_part(path)
-                if found is None:
-                    raise UserError(f"{path} was changed. Run the same command again")
+                assert found is not None, f"{path} was changed"
                 self.counts.update(found[0])
                 yield found[1]
                 bar.advance()
@@ -342,18 +319,17 @@ def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
     """The prepared folder: `data` itself, or RUN-data made from the corpus `data` with the defaults
     of `electrify prepare`. tokenizer: the one to use instead of training one: a folder, or a Hub
     id. Raises UserError."""
-    if is_prepared(data):
+    if corpus.is_prepared(data):
         return Path(data)
-    fact = f"{data} is a prepared corpus that was never finished"
-    need(not is_unfinished(Path(data)), fact, "repeat its `electrify prepare`, which continues")
+    unfinished, fact = corpus.is_unfinished(Path(data)), f"{data} is a corpus never finished"
+    need(not unfinished, fact, "repeat its `electrify prepare`, which continues")
     advice = f"run `electrify prepare {quote(data)} --output-dir DATA` before several processes do"
     alone = os.environ.get("WORLD_SIZE", "1") == "1"
     need(alone, f"{data} is not a prepared corpus", f"{advice} train on it")
     folder = data_folder_of(run)
-    begun = run.exists() and is_prepared(str(folder))
+    begun = run.exists() and corpus.is_prepared(str(folder))
     if tokenizer and begun and not os.path.isdir(tokenizer):
         return folder  # a run that is continued needs neither that folder nor the Hub any more
-    resolve((data,))  # a missing file is reported before anything is announced
     words = f" with the tokenizer of {tokenizer}" if tokenizer else ""
     say(f"{data} is not a prepared corpus: preparing it into {folder}{words}")
     how: dict[str, Any] = {"tokenizer": tokenizer} if tokenizer else {}

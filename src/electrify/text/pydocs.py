@@ -17,11 +17,12 @@ import sysconfig
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from ..files import written
 from ..progress import Progress
-from . import workers as processes
+from .workers import Processes, ordered
 
 STANDARD_LIBRARY = "python"
 # Shorter docstrings ("Return self.", "See base class.") say nothing; tests and vendored copies are
@@ -33,7 +34,7 @@ _MAX_SOURCE = 1 << 22
 _FILES_A_TASK = 64
 
 
-def write(path: Path, *, key: str, workers: int) -> None:
+def write(path: Path, *, key: str, workers: int | None = None) -> None:
     """Writes the corpus as JSONL, with the text under `key`, and `package`: the whole file or none
     of it."""
     title = "reading the documentation of the installed packages"
@@ -44,12 +45,12 @@ def write(path: Path, *, key: str, workers: int) -> None:
             bar.advance()
 
 
-def documents(*, workers: int = 1) -> Iterator[tuple[str, str]]:
+def documents(*, workers: int | None = None) -> Iterator[tuple[str, str]]:
     """Pairs (package, text): first the topics of `help()`, then every docstring. The standard
     library's package is called "python".
 
-    workers: number of processes that parse (about 25 s of one core if torch, transformers and scipy
-    are installed). The order does not depend on them.
+    workers: number of processes that parse [default: the number of cores] (about 25 s of one core
+    if torch, transformers and scipy are installed). The order does not depend on them.
     """
     with suppress(ImportError):  # missing in some distributions
         from pydoc_data.topics import topics
@@ -57,12 +58,11 @@ def documents(*, workers: int = 1) -> Iterator[tuple[str, str]]:
         yield from ((STANDARD_LIBRARY, topics[name].strip()) for name in sorted(topics))
     files = source_files()
     batches = [files[i : i + _FILES_A_TASK] for i in range(0, len(files), _FILES_A_TASK)]
-    with processes.workers("local", workers, start, None) as pool:
-        for found in processes.ordered(pool, batches):
-            yield from found
+    with Processes(workers, start) as pool:
+        yield from chain.from_iterable(ordered(pool, batches))
 
 
-def start(_: None) -> Callable[[list[tuple[str, Path]]], list[tuple[str, str]]]:
+def start() -> Callable[[list[tuple[str, Path]]], list[tuple[str, str]]]:
     """Returns the function that a worker process calls with a task, see workers.py."""
     # A syntax tree stays alive until it is dropped as a whole, so looking for garbage cycles in it
     # only costs time (a fifth).

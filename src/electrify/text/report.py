@@ -4,37 +4,36 @@ statistics of the corpus as a table, and advice that follows from them. Advice c
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Any
+from unicodedata import category, normalize
 
 import numpy as np
 
 from ..errors import UserError
 from ..progress import aligned, say
 from .corpus import Manifest
-from .documents import EMPTY_ROWS, documents
-from .encode import UNK_CHARACTERS, UNK_DOCUMENTS, VISIBLE, WITHOUT_TOKENS, Encoder, counted
+from .documents import BLANK_LINE, documents
+from .encode import unknown_in
 from .options import TRAINED, PrepareConfig
 from .sources import Source
 from .streams import text_chunks
-from .vocabulary import SPECIALS, batches
 
 SELDOM = {
-    EMPTY_ROWS: "rows without text",
+    "empty_rows": "rows without text",
     "encoding_errors": "not UTF-8 (documents)",
     "nul_characters": "NUL characters removed",
     "cuts": "cuts in very long documents",
-    WITHOUT_TOKENS: "documents without a token",
+    "without_tokens": "documents without a token",
 }
 """Counts that are reported where they are not 0."""
 COUNTED = (
-    *("documents", "words", "characters", VISIBLE, "bytes", "tokens", "unk_tokens"),
-    *(UNK_CHARACTERS, UNK_DOCUMENTS, "duplicates", "blank", *SELDOM),
+    *("documents", "words", "characters", "visible_characters", "bytes", "tokens", "unk_tokens"),
+    *("unk_characters", "unk_documents", "duplicates", "blank", *SELDOM),
 )
 """The names of the counts in a manifest."""
 LOOKED_AT = 1 << 18  # characters of a source; fewer of many sources
@@ -80,11 +79,8 @@ def keeping_accents(texts: list[str], options: PrepareConfig) -> PrepareConfig:
         return options
     words = [word for text in texts for word in text.split()]
     # Umlauts and vowel signs, too: whatever stripping accents changes.
-    marked = {
-        c
-        for c in set().union(*words)
-        if any(unicodedata.category(part) == "Mn" for part in unicodedata.normalize("NFD", c))
-    }
+    letters = set[str]().union(*words)
+    marked = {c for c in letters if "Mn" in map(category, normalize("NFD", c))}
     share = sum(not marked.isdisjoint(word) for word in words) / max(len(words), 1)
     if share <= ACCENTED:
         return options
@@ -103,7 +99,7 @@ def look(texts: list[str], options: PrepareConfig, formats: set[str]) -> str:
         return ""
     found: dict[str, str] = {}  # what differs from prose, by the flag for it
     lines = [line for line in text.split("\n") if line.strip()]
-    blank = any(re.search(r"\n[^\S\n]*\n", part.strip()) for part in texts)
+    blank = any(BLANK_LINE.search(part.strip()) for part in texts)
     by_blanks = formats == {"txt"} and options.document_boundary == "auto"
     if by_blanks and len(lines) >= LEAST_LINES and not blank:
         found["--document-boundary line"] = "a line were a document (it has no blank line)"
@@ -123,7 +119,7 @@ def look(texts: list[str], options: PrepareConfig, formats: set[str]) -> str:
 
 def _of_letters(word: str) -> bool:
     """Whether a word has no signs. Thai and other scripts write vowels as marks between letters."""
-    return all(c.isalnum() or unicodedata.category(c)[0] == "M" for c in word)
+    return all(c.isalnum() or category(c)[0] == "M" for c in word)
 
 
 def case_has_meaning(text: str) -> bool:
@@ -140,23 +136,12 @@ def case_has_meaning(text: str) -> bool:
 # Shares of the characters that are not white space.
 WARNING = 0.01
 REFUSAL = 0.1
-SAMPLE = 1_000_000  # characters
 SAMPLE_TEXTS = 1_000
 
 
 def share_of(counts: Mapping[str, float]) -> float:
     """The share of the characters that became [UNK], white space apart."""
-    return counts[UNK_CHARACTERS] / max(counts[VISIBLE], 1)
-
-
-def must_know_sample(tokenizer: Any, texts: list[str], options: PrepareConfig) -> None:
-    """Raises UserError if a tokenizer does not know the text that it was trained on, before the
-    rest is tokenised. texts: the sample in random order."""
-    sample = next(batches(text[:SAMPLE] for text in texts), [])
-    encode = Encoder(tokenizer.to_str(), unk=SPECIALS.index("[UNK]"))
-    counts = counted(sample, encode(sample)[2])
-    if share_of(counts) > REFUSAL:
-        must_know(counts, options, where="a sample of the text")
+    return counts["unk_characters"] / max(counts["visible_characters"], 1)
 
 
 def must_know(counts: Mapping[str, float], options: PrepareConfig, *, where: str) -> None:
@@ -167,7 +152,7 @@ def must_know(counts: Mapping[str, float], options: PrepareConfig, *, where: str
         return
     sentence = (
         f"{share:.1%} of the characters of {where} are unknown to the tokenizer ([UNK]), half or "
-        f"more of {int(counts[UNK_DOCUMENTS]):,} of {int(counts['documents']):,} documents, and "
+        f"more of {int(counts['unk_documents']):,} of {int(counts['documents']):,} documents, and "
         "nothing is learnt from them: train a tokenizer on this very text, with a larger "
         "--vocab-size or a lower --min-frequency, or take --tokenizer character, or --tokenizer "
         "byte, which has no [UNK]"
@@ -183,10 +168,9 @@ def note_on_unknown(model: str, tokenizer: Any, texts: Iterable[str]) -> str:
     unknown = tokenizer.unk_token_id
     if unknown is None or not tokenizer.is_fast:
         return ""
-    some = list(islice(texts, SAMPLE_TEXTS))
     original = getattr(tokenizer, "original", tokenizer)  # of `reading_text`
-    encode = Encoder(original.backend_tokenizer.to_str(), unk=unknown)
-    share = share_of(counted(some, encode(some)[2]))
+    some, content = list(islice(texts, SAMPLE_TEXTS)), original.backend_tokenizer.to_str()
+    share = share_of(unknown_in(content, some, unk=unknown))
     if share <= WARNING:
         return ""
     return (
@@ -237,7 +221,7 @@ def report(manifest: Manifest) -> str:
         ("tokens per word", f"{c['tokens'] / max(c['words'], 1):.3f}"),
         ("[UNK] rate", f"{c['unk_tokens'] / max(c['tokens'], 1):.4%}"),
         ("  of the characters", f"{share_of(c):.4%}"),
-        ("  documents at least half", f"{c[UNK_DOCUMENTS]:,}"),
+        ("  documents at least half", f"{c['unk_documents']:,}"),
         ("duplicates dropped", f"{c['duplicates']:,}"),
         ("vocabulary", f"{manifest.vocab_size:,}"),
     ]

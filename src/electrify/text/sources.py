@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,20 +19,16 @@ from ..progress import say
 from .columns import TEXT_COLUMNS, text_columns
 from .options import PrepareConfig
 from .streams import COMPRESSIONS, Advance, compression_of, ending_of
-from .tables import FASTA, JSON_LINES, SMILES, Row, hub_rows, rows
+from .tables import CELLS, FASTA, JSON_LINES, SMILES, Row, hub_rows, rows
 
-Format = Literal["txt", "md", "jsonl", "csv", "tsv", "parquet", "fasta", "smi", "pydocs", "hub"]
+Format = Literal["txt", "md", "table", "fasta", "smiles", "pydocs", "hub"]
 FORMATS: dict[str, Format] = {
     **dict.fromkeys((".txt", ".text"), "txt"),
     **dict.fromkeys((".md", ".markdown"), "md"),
-    **dict.fromkeys(JSON_LINES, "jsonl"),
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
+    **dict.fromkeys((*JSON_LINES, *CELLS, ".parquet"), "table"),
     **dict.fromkeys(FASTA, "fasta"),
-    **dict.fromkeys(SMILES, "smi"),
+    **dict.fromkeys(SMILES, "smiles"),
 }
-WITH_COLUMNS = ("jsonl", "csv", "tsv", "parquet")
 SOURCE_CODE = frozenset(
     {".py", ".pyi", ".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cs", ".java", ".kt", ".scala"}
     | {".go", ".rs", ".swift", ".js", ".jsx", ".ts", ".tsx", ".rb", ".php", ".pl", ".lua", ".r"}
@@ -59,7 +55,7 @@ PYDOCS = "pydocs"
 HUB = "hub:"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Source:
     """One input: a file, the corpus `pydocs`, or a data set. `name` goes into the manifest:
     relative, never an absolute path."""
@@ -97,16 +93,14 @@ def choose_sources(options: PrepareConfig) -> list[Source]:
     folder. Raises UserError if nothing remains."""
     further = IN_FOLDERS.get(options.document_boundary, frozenset())
     found = resolve(options.inputs, output=Path(options.output_dir), further=further)
-    for i, source in enumerate(found):
-        column = ""
-        if source.format in WITH_COLUMNS and not source.why:
+    for source in found:
+        if source.format == "table" and not source.why:
             with suppress(UserError):  # whatever reads all of it says what is wrong
-                column = column_of(source, options)
+                source.column = column_of(source, options)
         # Next to the texts of a folder, a table or a .json may hold metadata about them.
-        is_table = source.format in ("csv", "tsv") or ending_of(source.path) == ".json"
-        if is_table and source.in_folder and not (column or source.why):
-            source = replace(source, why="tables without a column of text")
-        found[i] = replace(source, column=column)
+        may_be_data = source.in_folder and ending_of(source.path) in (*CELLS, ".json")
+        if may_be_data and not (source.column or source.why):
+            source.why = "tables without a column of text"
     chosen = [source for source in found if not source.why]
     if len(chosen) < len(found):
         say(left_out(found))
@@ -147,7 +141,7 @@ def rows_of(
     """The rows of a source that has rows. only: the column to read, where that saves work."""
     if source.format == "hub":
         return hub_rows(source.hub, options.dataset_split)
-    header = options.header or source.format not in ("csv", "tsv")
+    header = options.header or ending_of(source.path) not in CELLS
     return rows(source.path, header=header, advance=advance, errors="surrogateescape", only=only)
 
 
@@ -171,7 +165,7 @@ def format_of(path: Path, further: frozenset[str] = frozenset()) -> Format | Non
     further: endings of plain text beside FORMATS."""
     ending = ending_of(path)
     kind = "txt" if ending in further else FORMATS.get(ending)
-    return None if kind == "parquet" and compression_of(path) else kind
+    return None if ending == ".parquet" and compression_of(path) else kind
 
 
 def resolve(

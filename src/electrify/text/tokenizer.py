@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..console import brief
 from ..errors import UserError, failing_as, need
 from ..files import read_json, written
 from ..hub import must_be_reachable
@@ -21,7 +20,7 @@ from ..progress import say
 from ..values import SpecialIds
 from .corpus import TOKENIZER
 from .options import PrepareConfig
-from .vocabulary import ONE_SPACE, SPACED_WORDS, patterns, steps, window_length
+from .vocabulary import ONE_SPACE, SPACED_WORDS, frame, patterns, steps, window_length
 
 if TYPE_CHECKING:
     from ..tokens import WordEdges
@@ -95,13 +94,11 @@ def load_tokenizer(name: str | Path) -> Any:
         fact = f"{folder} holds no tokenizer (none of {', '.join(VOCABULARY_FILES[:3])}, ...)"
         found = any((folder / file).is_file() for file in VOCABULARY_FILES)
         need(found, fact, f"that of a corpus or run is in its folder {TOKENIZER}")
-        what = f"{folder} holds a damaged tokenizer"
     else:
         must_be_reachable(str(name), "tokenizer")
-        what = f"the tokenizer {brief(str(name))} cannot be loaded from the Hub"
     from transformers import AutoTokenizer
 
-    with failing_as(what):
+    with failing_as(f"the tokenizer {name} cannot be loaded"):
         tokenizer = AutoTokenizer.from_pretrained(str(name), trust_remote_code=False)
     is_fast = getattr(tokenizer, "backend_tokenizer", None) is not None
     fact = f"the tokenizer {name} has no fast version (tokenizer.json), which electrify needs"
@@ -254,18 +251,14 @@ def is_framed(tokenizer: Any, special: SpecialIds) -> bool:
 
 def _reframe(tokenizer: Any, special: SpecialIds, name: str) -> None:
     """Gives a tokenizer BERT's frame, and reports it."""
-    from tokenizers.processors import ByteLevel, Sequence, TemplateProcessing
+    from tokenizers.processors import ByteLevel, Sequence
 
     first, last = tokenizer.convert_ids_to_tokens([special.cls, special.sep])
-    frame = TemplateProcessing(
-        single=[first, "$A:0", last],
-        pair=[first, "$A:0", last, "$B:1", f"{last}:1"],
-        special_tokens=[(first, special.cls), (last, special.sep)],
-    )
+    berts = frame((first, special.cls), (last, special.sep))
     backend = tokenizer.backend_tokenizer
     # RoBERTa's also leaves the space before a word out of its offsets.
     trims = getattr(backend.post_processor, "trim_offsets", False)
-    backend.post_processor = Sequence([ByteLevel(trim_offsets=True), frame]) if trims else frame
+    backend.post_processor = Sequence([ByteLevel(trim_offsets=True), berts]) if trims else berts
     say(
         f"the tokenizer {name} does not frame texts as pre-training does ({first}, the text, "
         f"{last}; the second text of a pair as segment 1): its copy in the corpus does"
@@ -296,11 +289,11 @@ def word_edges(folder: Path) -> WordEdges:
     described = read_tokenizer(folder)
     edges = _edges(described)
     if edges is None:
-        raise UserError(
-            f"mask_unit word: the tokenizer in {folder} does not mark where words begin "
-            "(WordPiece, byte-level and Metaspace do, and character with --pre-tokenizer "
-            "whitespace). Choose mask_unit token"
+        fact = f"mask_unit word: the tokenizer in {folder} does not mark where words begin"
+        kinds = (
+            "WordPiece, byte-level and Metaspace do, and character with --pre-tokenizer whitespace"
         )
+        raise UserError(fact, f"choose mask_unit token. {kinds}")
     pieces = load_tokenizer(folder).get_vocab()
     special = {token["content"] for token in described["added_tokens"] if token["special"]}
     first_V = torch.full((max(pieces.values()) + 1,), ALWAYS_BEGINS, dtype=torch.int8)

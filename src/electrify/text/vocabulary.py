@@ -85,12 +85,15 @@ def train(texts: Iterable[str], options: PrepareConfig) -> Tokenizer:
     tokenizer.add_special_tokens(list(SPECIALS))
     fact = f"the text holds too little for a vocabulary with vocab_size {options.vocab_size}"
     need([tokenizer.token_to_id(t) for t in SPECIALS] == list(range(len(SPECIALS))), fact)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS]:0 $A:0 [SEP]:0",
-        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
-    )
+    tokenizer.post_processor = frame(("[CLS]", 2), ("[SEP]", 3))
     return tokenizer
+
+
+def frame(first: tuple[str, int], last: tuple[str, int]) -> Any:
+    """BERT's: a text between two tokens (name and id), the second text of a pair as segment 1."""
+    single = [first[0], "$A:0", last[0]]
+    pair = [*single, "$B:1", f"{last[0]}:1"]
+    return processors.TemplateProcessing(single=single, pair=pair, special_tokens=[first, last])
 
 
 def window_of(options: PrepareConfig) -> int | None:
@@ -163,10 +166,14 @@ def with_ends(text: str) -> str:
     return text if len(text) <= LONGEST_WORD else _ENDLESS.sub(r"\g<0> ", text)
 
 
-def feed(tokenizer: Any, texts: list[str], trainer: Any) -> None:
-    """Trains on the texts. The library shows no progress itself."""
+def feed(
+    tokenizer: Any, texts: list[str], trainer: Any, special: Iterable[str] = (), **how: Any
+) -> None:
+    """Trains on the texts. The library shows no progress itself. special: tokens behind those of
+    every vocabulary."""
+    made = trainer(show_progress=False, special_tokens=[*SPECIALS, *special], **how)
     with Waiting("training the vocabulary"):
-        tokenizer.train_from_iterator(batches(texts), trainer)
+        tokenizer.train_from_iterator(batches(texts), made)
 
 
 def enough(texts: list[str], vocab_size: int) -> list[str]:
@@ -238,6 +245,12 @@ def _fitting(places_L: np.ndarray, free: int) -> int:
     return int(np.searchsorted(np.cumsum(places_L), free, side="right"))
 
 
+def _word_pieces(vocabulary: dict[str, int], *, longest: int, prefix: str) -> Any:
+    """A model that makes [UNK] of a word of more than `longest` characters."""
+    how = {"max_input_chars_per_word": longest, "continuing_subword_prefix": prefix}
+    return models.WordPiece(vocabulary, unk_token="[UNK]", **how)
+
+
 def _numbered(pieces: list[str]) -> dict[str, int]:
     return {piece: i for i, piece in enumerate([*SPECIALS, *pieces])}
 
@@ -261,12 +274,7 @@ def _character(texts: list[str], options: PrepareConfig) -> Any:
         ranks = sorted((-n, c) for c, n in chunks.items() if n >= max(options.min_frequency, 1))
         spelled = (c for _, c in ranks if known.issuperset(c) and c not in SPECIALS)
         kept += islice(spelled, free - len(kept))
-        model = models.WordPiece(
-            _numbered(kept),
-            unk_token="[UNK]",
-            max_input_chars_per_word=length,
-            continuing_subword_prefix="",
-        )
+        model = _word_pieces(_numbered(kept), longest=length, prefix="")
         split = windows(length)
     return assembled(model, normalizer, [split], decoders.Fuse())
 
@@ -297,14 +305,9 @@ def _bpe(texts: list[str], options: PrepareConfig) -> Any:
     tokenizer = _around_bytes(models.BPE(), options)
     if window_of(options) is not None:
         texts = enough(texts, options.vocab_size)
-    trainer = trainers.BpeTrainer(
-        vocab_size=options.vocab_size,
-        min_frequency=options.min_frequency,
-        show_progress=False,
-        special_tokens=list(SPECIALS),
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-    )
-    feed(tokenizer, texts, trainer)
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    more: Any = {"initial_alphabet": alphabet, "min_frequency": options.min_frequency}
+    feed(tokenizer, texts, trainers.BpeTrainer, vocab_size=options.vocab_size, **more)
     return tokenizer
 
 
@@ -336,16 +339,17 @@ def _wordpiece(texts: list[str], options: PrepareConfig) -> Any:
         """The tokenizer, trained with so many characters."""
         starts = sorted(c for c, _ in letters[:limit])
         tokenizer = bert_like(options, long_words=long_words)
-        trainer = trainers.WordPieceTrainer(
+        feed(
+            tokenizer,
+            texts,
+            trainers.WordPieceTrainer,
+            [f"##{c}" for c in starts if c in joining],
             vocab_size=vocab_size,
             min_frequency=options.min_frequency,
-            show_progress=False,
-            special_tokens=[*SPECIALS, *(f"##{c}" for c in starts if c in joining)],
             initial_alphabet=starts,
             limit_alphabet=len(starts),
             continuing_subword_prefix=prefix,
         )
-        feed(tokenizer, texts, trainer)
         return tokenizer
 
     again = sum(map(len, texts)) <= SHORT_MB * 1e6
@@ -360,12 +364,7 @@ def _wordpiece(texts: list[str], options: PrepareConfig) -> Any:
             break
         limit += more
         draft = trained()
-    model = models.WordPiece(
-        draft.get_vocab(),
-        unk_token="[UNK]",
-        max_input_chars_per_word=MAX_WORD,
-        continuing_subword_prefix=prefix,
-    )
+    model = _word_pieces(draft.get_vocab(), longest=MAX_WORD, prefix=prefix)
     return bert_like(options, model, long_words=long_words)
 
 
@@ -420,14 +419,11 @@ def _unigram(texts: list[str], options: PrepareConfig) -> Any:
     vocabulary is too small for the characters of the texts."""
     draft = _around_unigram(models.Unigram(), options)
     size = options.vocab_size
-    trainer = trainers.UnigramTrainer(
-        vocab_size=size, show_progress=False, special_tokens=list(SPECIALS), unk_token="[UNK]"
-    )
-    fact = (
-        f"vocab_size {size} may be too small: a unigram vocabulary holds all characters of a text"
-    )
-    with failing_as(fact):
-        feed(draft, enough(texts, size), trainer)
+    fact = "a unigram vocabulary holds all characters of a text"
+    with failing_as(f"vocab_size {size} may be too small: {fact}"):
+        feed(
+            draft, enough(texts, size), trainers.UnigramTrainer, vocab_size=size, unk_token="[UNK]"
+        )
     found = json.loads(draft.to_str())["model"]["vocab"]
     # Not the draft with another model: its special tokens have other ids if the trainer learnt a
     # piece of the same name from a text that mentions one.

@@ -86,13 +86,12 @@ def save(
     return final
 
 
-def newest(run: Path) -> tuple[Path, Groups, State] | None:
-    """The newest checkpoint that is whole, with its tensors and its state; damaged ones are named
-    and passed over."""
+def newest(run: Path) -> tuple[Groups, State] | None:
+    """The tensors and the state of the newest checkpoint that is whole; damaged ones are named and
+    passed over."""
     for step in reversed(steps(run)):
-        path = folder_of(run, step)
         try:
-            return path, *load(path)
+            return load(folder_of(run, step))
         except UserError as e:
             say(f"warning: {e}; it is passed over")
     return None

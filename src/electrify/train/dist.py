@@ -20,7 +20,7 @@ import torch
 import torch.distributed as td
 from torch import Tensor, nn
 
-from ..errors import Unfinished, UserError
+from ..errors import Unfinished, UserError, need
 from ..model.encoder import encoders_of
 from ..progress import say
 from ..recipe import Train
@@ -71,19 +71,15 @@ def joined(device: torch.device, *, timeout_s: float) -> Iterator[World]:
 
 
 def start(device: torch.device, *, timeout_s: float) -> World:
-    """Joins the process group that RANK, WORLD_SIZE and LOCAL_RANK describe; without them (or
-    alone) there is none.
+    """Joins the process group that RANK and WORLD_SIZE describe; without them (or alone) there is
+    none.
 
-    A CUDA device becomes that of LOCAL_RANK, unless this process is alone and it has a number.
     timeout_s: how long a process waits for the others, at the start and in every collective
     operation. Raises UserError if the variables contradict each other or the group cannot form.
     """
-    rank, size, local_rank = (
-        int(os.environ.get(name, alone))
-        for name, alone in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0))
-    )
+    rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if device.type == "cuda":
-        device = _own_gpu(device if size == 1 else torch.device("cuda"), local_rank)
+        torch.cuda.set_device(device)
     if size > 1 and not td.is_initialized():
         try:
             store, prefix = store_of_this_attempt(rank=rank, size=size, timeout_s=timeout_s)
@@ -101,19 +97,6 @@ def start(device: torch.device, *, timeout_s: float) -> World:
                 "them, as torchrun does"
             ) from e
     return World(rank=rank, size=size, device=device)
-
-
-def _own_gpu(device: torch.device, local_rank: int) -> torch.device:
-    """The GPU of this process, which becomes its current device. Raises UserError if there is
-    none."""
-    device = torch.device("cuda", local_rank if device.index is None else device.index)
-    if device.index >= torch.cuda.device_count():
-        raise UserError(
-            f"process {local_rank} of this machine has no GPU of its own: there are "
-            f"{torch.cuda.device_count()}. Start fewer processes"
-        )
-    torch.cuda.set_device(device)
-    return device
 
 
 def _first_line(e: Exception) -> str:
@@ -168,15 +151,10 @@ def same_across(text: str, *, what: str) -> None:
     if _size() == 1:
         return
     mine = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
-    digests = torch.zeros(_size(), dtype=torch.long, device=_device())
-    digests[td.get_rank()] = mine
-    td.all_reduce(digests)
-    others = [str(rank) for rank, digest in enumerate(digests.tolist()) if digest != digests[0]]
-    if others:
-        raise UserError(
-            f"{what} on rank {', '.join(others)} is not that of rank 0; every process must be "
-            "given the same"
-        )
+    first = torch.tensor(mine, device=_device())
+    td.broadcast(first, src=0)
+    differs = any_across(int(first) != mine)
+    need(not differs, f"{what} differ between the processes; all must be given the same")
 
 
 @contextmanager
@@ -199,9 +177,8 @@ def together() -> Iterator[None]:
 # ---------------------------------------------------------------------------- all of it in each
 
 
-def averaging(module: nn.Module, dtype: str) -> nn.Module:
+def averaging(module: nn.Module) -> nn.Module:
     """A module whose gradients are averaged over the processes while the backward pass still runs.
-    They are sent as `dtype`, float32 or bfloat16.
 
     Three numbers or more have sums that depend on their order, and so on the place of a gradient
     among those that are sent together. torch arranges them anew after the first backward pass,
@@ -210,11 +187,7 @@ def averaging(module: nn.Module, dtype: str) -> nn.Module:
     """
     from torch.nn.parallel import DistributedDataParallel
 
-    wrapped = DistributedDataParallel(_WithUnused(module), find_unused_parameters=True)
-    if dtype == "bfloat16":
-        # A lambda, because torch inspects the hook's annotations, and they must not be strings.
-        wrapped.register_comm_hook(None, lambda _, bucket: _in_bfloat16(bucket))
-    return wrapped
+    return DistributedDataParallel(_WithUnused(module), find_unused_parameters=True)
 
 
 class _WithUnused(nn.Module):
@@ -242,14 +215,6 @@ def no_sync(module: nn.Module) -> AbstractContextManager[None]:
     return module.no_sync() if isinstance(module, DistributedDataParallel) else nullcontext()
 
 
-def _in_bfloat16(bucket: td.GradBucket) -> torch.futures.Future[Tensor]:
-    """Sends half as many bytes. torch's own hook for this works with NCCL only."""
-    sent = (bucket.buffer() / td.get_world_size()).to(torch.bfloat16)
-    waiting = td.all_reduce(sent, async_op=True)
-    assert waiting is not None
-    return waiting.get_future().then(lambda _: bucket.buffer().copy_(sent))
-
-
 # ---------------------------------------------------------------------------- a share in each
 
 
@@ -257,13 +222,13 @@ def place(objective: M, settings: Train, world: World) -> M:
     """Moves the objective to the device of this process: only its share if the recipe asks for
     sharding and there are other processes, else the whole."""
     if settings.fsdp == "full_shard" and world.size > 1:
-        shard(objective, world, bf16=bool(settings.bf16), reduce_dtype=settings.reduce_dtype)
+        shard(objective, world, bf16=bool(settings.bf16))
         return objective
     return objective.to(world.device)
 
 
 @torch.no_grad()
-def shard(objective: nn.Module, world: World, *, bf16: bool, reduce_dtype: str) -> None:
+def shard(objective: nn.Module, world: World, *, bf16: bool) -> None:
     """Shards the values of rank 0. The objective may be on the CPU: the device never holds more
     than its share and one group.
 
@@ -278,9 +243,10 @@ def shard(objective: nn.Module, world: World, *, bf16: bool, reduce_dtype: str) 
         td.broadcast(first, src=0)
         t.copy_(first)
     mesh = init_device_mesh(world.device.type, (world.size,))
-    sent = torch.bfloat16 if reduce_dtype == "bfloat16" else torch.float32
     matrices = MixedPrecisionPolicy(
-        param_dtype=torch.bfloat16 if bf16 else None, reduce_dtype=sent, cast_forward_inputs=False
+        param_dtype=torch.bfloat16 if bf16 else None,
+        reduce_dtype=torch.float32,
+        cast_forward_inputs=False,
     )
     for block in dict.fromkeys(block for one in encoders_of(objective) for block in one.blocks):
         fully_shard(
@@ -288,7 +254,7 @@ def shard(objective: nn.Module, world: World, *, bf16: bool, reduce_dtype: str) 
             mesh=mesh,
             mp_policy=matrices,
         )
-    fully_shard(objective, mesh=mesh, mp_policy=MixedPrecisionPolicy(reduce_dtype=sent))
+    fully_shard(objective, mesh=mesh)
 
 
 def is_sharded(t: Tensor) -> TypeGuard[DTensor]:

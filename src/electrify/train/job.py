@@ -21,7 +21,7 @@ from ..tables import DISCRIMINATOR, class_at
 from ..text.corpus import TOKENIZER, Corpus
 from . import FACTS, GENERATOR_STAGE, checkpoint, dist
 from .loop import Run
-from .machine import Threads, choose
+from .machine import choose
 from .monitor import unigram_entropy
 from .start import (
     GENERATOR,
@@ -68,7 +68,7 @@ class Job:
     prefix: Path | None = None
     """The checkpoint of a longer run from which a new run starts."""
     generator: Shape | None = None
-    """The shape of the generator, once the folders that the run starts from are read."""
+    """The shape of a generator that starts from a folder, once that is read."""
     flops_before: float = 0.0
     """FLOPs that an earlier stage has used."""
 
@@ -155,11 +155,11 @@ def split_batch(recipe: Recipe, processes: int) -> tuple[Recipe, int]:
     return recipe, micro
 
 
-def threads_of(job: Job, before: int | None) -> Threads:
+def threads_of(job: Job, before: int | None) -> int:
     """The threads with which this run computes, as many as before where it goes on."""
     recipe = job.recipe
     if before is None and (stage := facts_of(job.folder / GENERATOR_STAGE)):
-        before = stage["threads"]["number"]
+        before = stage["machine"]["threads"]
     return choose(
         recipe.train.threads,
         device=job.world.device,
@@ -233,10 +233,7 @@ def must_be_the_same(
     if odd:
         more = f"; and {len(odd) - 3} more" if len(odd) > 3 else ""
         advice = "choose another output_dir, or repeat its options and DATA to continue it"
-        # A warm-up is as long as its run allows.
-        if "max_steps" in differ and "objective" not in differ:
-            longer = "the schedule belongs to its length. To train longer, start a new run with "
-            longer += f"init_discriminator={folder / DISCRIMINATOR}"
-            alone = len(odd) == len({*differ} & {"max_steps", *WARMUPS})
-            advice = longer if alone else f"{advice}. {longer[0].upper()}{longer[1:]}"
+        if "max_steps" in differ and "objective" not in differ:  # a schedule has a length
+            advice += ". To train longer, start a new run with init_discriminator="
+            advice += str(folder / DISCRIMINATOR)
         raise UserError(f"{folder} holds another run ({'; '.join(odd[:3])}{more})", advice)

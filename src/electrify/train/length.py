@@ -4,16 +4,13 @@ that end in time."""
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -22,7 +19,7 @@ from ..data.phases import phases_of
 from ..errors import UserError, need
 from ..flop_counts import RecipeFlops, recipe_flops
 from ..progress import say
-from ..recipe import STARTS, Entry, Recipe, entries, load, override
+from ..recipe import Entry, Recipe, entries, load, override
 from ..rules import LONG_WARMUP, periods
 from ..tables import RECIPES
 from ..text.corpus import Corpus
@@ -31,6 +28,7 @@ from ..values import plain_yaml
 from . import CONFIG, dist
 from .job import WARMUPS, Job, assembled, facts_of, set_up, split_batch, threads_of
 from .machine import computing_with, keep_memory, pick_device, with_machine
+from .options import Pretrain
 
 WARMUP = 0.1  # longest warm-up, as a share of the run
 LINES = 20  # fewest lines of the log in a short run, if it has so many updates
@@ -66,8 +64,8 @@ def fitted(recipe: Recipe, given: Collection[str], world: dist.World) -> Recipe:
 
 def with_updates_for(job: Job, minutes: float) -> Recipe:
     """The recipe with as many updates as `minutes` of this machine hold, so that the schedule is
-    complete when they end, and a warm-up of a tenth of them at most. The rate is measured with
-    updates of the run itself, which are thrown away. A run that has begun keeps its number.
+    complete when they end. The rate is measured with updates of the run itself, which are thrown
+    away. A run that has begun keeps its number.
 
     Raises UserError for a time that is too short.
     """
@@ -84,37 +82,31 @@ def with_updates_for(job: Job, minutes: float) -> Recipe:
     dist.sum_across([spent])
     took, per_slot = (spent / job.world.size).tolist()
     left = MARGIN * (60 * minutes - took)
-    recipe = longest_in(job.recipe, left, per_slot=per_slot, eval_rows=eval_rows)
-    if recipe is None:
-        raise UserError(
-            f"train_minutes {minutes:g}: not even {FEWEST} updates fit into it on this machine",
-            "give more minutes, or a smaller recipe",
-        )
+    steps = updates_in(job.recipe, left, per_slot=per_slot, eval_rows=eval_rows)
+    need(
+        steps >= FEWEST,
+        f"train_minutes {minutes:g}: not even {FEWEST} updates fit into it on this machine",
+        "give more minutes, or a smaller recipe",
+    )
+    recipe = override(job.recipe, {"max_steps": steps})
     for sentence in periods(recipe):
         raise UserError(f"train_minutes {minutes:g}: {sentence}. Give more minutes")
-    text = f"{minutes:g} minutes hold {recipe.train.max_steps:,} updates, the first "
-    job.world.say(f"{text}{recipe.train.warmup_steps:,} of them warm-up")
+    job.world.say(f"{minutes:g} minutes hold {steps:,} updates")
     return recipe
 
 
-def longest_in(recipe: Recipe, seconds: float, *, per_slot: float, eval_rows: int) -> Recipe | None:
-    """The recipe with the most updates whose slots, validations included, take `seconds`; None if
-    these are fewer than five. per_slot, eval_rows: see `slot_seconds`."""
-    t = recipe.train
-
-    def length(steps: int) -> Recipe:
-        given = {name: getattr(t, name) for name in WARMUPS}
-        warmups = {k: min(v, int(WARMUP * steps)) for k, v in given.items() if v is not None}
-        return override(recipe, {"max_steps": steps} | warmups)
+def updates_in(recipe: Recipe, seconds: float, *, per_slot: float, eval_rows: int) -> int:
+    """The most updates whose slots, validations included, take `seconds`; fewer than FEWEST if not
+    even these fit. per_slot, eval_rows: see `slot_seconds`."""
+    every = recipe.train.eval_steps
 
     def cost(steps: int) -> float:
-        validations = 1 + (steps // t.eval_steps if t.eval_steps else 0)
-        slots = phases_of(length(steps)).slots(steps)
+        validations = 1 + (steps // every if every else 0)
+        slots = phases_of(override(recipe, {"max_steps": steps})).slots(steps)
         slots += FORWARD * validations * eval_rows * recipe.data.max_seq_length
         return slots * per_slot
 
-    steps = bisect_right(range(1 << 40), seconds, lo=FEWEST, key=cost) - 1
-    return None if steps < FEWEST else length(steps)
+    return bisect_right(range(1 << 40), seconds, lo=FEWEST, key=cost) - 1
 
 
 def slot_seconds(job: Job, *, limit_s: float) -> tuple[float, int]:
@@ -167,56 +159,40 @@ def measured_budgets() -> dict[float, tuple[Entry, dict[str, str]]]:
     return dict(sorted(found.items()))
 
 
-def first_with(fields: Mapping[str, Any], recipes: Sequence[Recipe]) -> Recipe:
-    """The first of the recipes that can have these fields, with them. Raises UserError if none
-    can."""
-    for recipe in recipes[:-1]:
-        with suppress(UserError):
-            return override(recipe, fields)
-    return override(recipes[-1], fields)
-
-
-def auto(
-    data: str,
-    run: Path,
-    fields: Mapping[str, Any],
-    *,
-    flops: float | None,
-    minutes: float | None,
-) -> tuple[Path, Recipe]:
+def auto(options: Pretrain) -> tuple[Path, Recipe]:
     """The prepared corpus, and the recipe for a budget with the user's fields over it. With
     minutes, `pretrain` chooses the number of updates, and a run that has begun keeps its recipe.
 
     Raises UserError for a budget outside the measured ones.
     """
-    need((flops is None) != (minutes is None), "recipe=auto needs flops=N or train_minutes=N")
-    need("max_steps" not in fields, "recipe=auto sets max_steps: leave it out")
-    start = next((fields[name] for name in STARTS if fields.get(name)), None)
-    folder, budgets = prepared(data, run, tokenizer=start), measured_budgets()
+    run, fields = Path(options.output_dir), options.changes
+    flops, minutes = options.flops, options.train_minutes
+    folder, budgets = prepared(options.data, run, tokenizer=options.start), measured_budgets()
     if minutes is not None and facts_of(run):
         return folder, override(load(run / CONFIG, trusted=False), fields)
+    vocab_size = Corpus(folder, "train").manifest.vocab_size
 
     def cost(recipe: Recipe) -> RecipeFlops:
-        vocab_size = Corpus(folder, "train").manifest.vocab_size
         return recipe_flops(recipe, vocab_size=vocab_size, convention="hardware")
 
-    if flops is not None:
-        asked = f"{flops:g} FLOPs"
-    else:
+    asked = ""
+    if minutes is not None:
         one = os.environ.get("WORLD_SIZE", "1") == "1"
         need(one, "recipe=auto with train_minutes is for one process", "give flops=N")
-        # All are about as fast as the first one that has these fields.
-        recipe = first_with(fields, [entry.load() for entry, _ in budgets.values()])
-        seconds = 60 * (minutes or 0.0)
+        # All are about as fast as that of the largest budget.
+        recipe = override(budgets[max(budgets)][0].load(), fields)
+        seconds = 60 * minutes
         per_slot, _ = probe(folder, run, recipe, limit_s=min(LONGEST_S, SHARE * seconds))
         flops = MARGIN * seconds * cost(recipe).token / per_slot
-        asked = f"{minutes:g} minutes (on this machine {flops:.2g} FLOPs)"
-    if not min(budgets) <= flops <= max(budgets):
-        nearest = min(budgets, key=lambda budget: abs(math.log(budget / flops)))
-        raise UserError(
-            f"recipe=auto: {asked} is outside the measured budgets, {min(budgets):g} to "
-            f"{max(budgets):g}. The nearest is flops={nearest:g}"
-        )
+        asked = f" ({minutes:g} minutes of this machine)"
+    assert flops is not None
+    least, most = min(budgets), max(budgets)
+    need(
+        least <= flops <= most,
+        f"recipe=auto: {flops:.2g} FLOPs{asked} is outside the measured budgets, "
+        f"{least:g} to {most:g}",
+        f"the nearest is flops={least if flops < least else most:g}",
+    )
     below = max(budget for budget in budgets if budget <= flops)
     chosen, evidence = budgets[below]
     changes, known = (

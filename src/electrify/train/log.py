@@ -146,10 +146,9 @@ class WandbWriter:
 
 def begin_log(run: Path, *, prefix: Path, step: int) -> None:
     """Gives a run that starts after `step` of another one, in the folder `prefix`, the records up
-    to there, if they exist, as if it had trained that far itself."""
-    if (prefix / METRICS).is_file():
-        write(run / METRICS, (prefix / METRICS).read_bytes())
-        _keep(run / METRICS, step)
+    to there, as if it had trained that far itself."""
+    write(run / METRICS, (prefix / METRICS).read_bytes())
+    _keep(run / METRICS, step)
 
 
 def _keep(path: Path, step: int) -> None:
@@ -163,9 +162,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
     with path.open("rb") as file:
         for line in file:
             with suppress(ValueError):
-                record = json.loads(line)
-                if isinstance(record, dict) and {"kind", "step"} <= record.keys():
-                    yield line.rstrip(b"\n") + b"\n", record
+                yield line.rstrip(b"\n") + b"\n", json.loads(line)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -282,12 +279,8 @@ class Meter:
 
 
 def shown_rate(line: dict[str, Any]) -> str:
-    """`20.6 k tokens/s, 155 GFLOP/s (34 % of peak)`."""
-    flops = line["flops_per_s"]
-    scale, unit = next(
-        (s, u) for s, u in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (0, "M")) if flops >= s
-    )
+    """`20.6 k tokens/s, 0.155 TFLOP/s (34 % of peak)`."""
     return (
-        f"{line['tokens_per_s'] / 1e3:.1f} k tokens/s, {flops / (scale or 1e6):.3g} {unit}FLOP/s "
+        f"{line['tokens_per_s'] / 1e3:.1f} k tokens/s, {line['flops_per_s'] / 1e12:.3g} TFLOP/s "
         f"({100 * line['mfu']:.0f} % of peak)"
     )

@@ -27,12 +27,11 @@ from ..process import Stop
 from ..progress import Progress
 from ..terms import Term, Terms, weighted
 from ..tokens import Tokens
-from . import checkpoint
+from . import checkpoint, machine
 from .dist import any_across, averaging, is_sharded, no_sync, place, sum_across, together
 from .graphs import Batch, Done, Graphs, on_device
 from .guard import BEGIN_ANEW, Verdict
 from .log import MetricsLog, MetricSums, numbers_of, shown_rate
-from .machine import machine_peak
 from .monitor import Monitor
 from .optim import beta2_of, clip, clip_groups, scheduled
 from .state import RunState
@@ -95,7 +94,7 @@ def wrapped(objective: Objective, job: Job, *, graphs: bool) -> Any:
         options = compiler_options(graphs=graphs) if on_gpu else None
         module = torch.compile(module, dynamic=False, options=options)
     whole = world.size > 1 and not any(map(is_sharded, objective.parameters()))
-    return averaging(module, settings.reduce_dtype) if whole else module
+    return averaging(module) if whole else module
 
 
 def compiler_options(*, graphs: bool) -> dict[str, Any]:
@@ -339,7 +338,7 @@ class Run:
         # decides.
         with together():
             found = checkpoint.newest(folder) if self.world.is_main else None
-        number = torch.tensor(found[2]["step"] if found else 0)
+        number = torch.tensor(found[1]["step"] if found else 0)
         sum_across([number])
         step = int(number)
         if not step:
@@ -348,8 +347,7 @@ class Run:
                 f"the same run with {behind.kind}=skip leaves such updates out, or {BEGIN_ANEW}"
             )
         with together():
-            path = checkpoint.folder_of(folder, step)
-            tensors, facts = found[1:] if found else checkpoint.load(path)
+            tensors, facts = found or checkpoint.load(checkpoint.folder_of(folder, step))
         facts["left_out"] = self.batch_number(behind.step) - step
         facts["seconds"] = state.meter.seconds_before
         facts["guard"]["refused"] = state.guard.refused
@@ -452,7 +450,7 @@ class Run:
         peak = math.inf
         if world.is_main:
             dtype = torch.bfloat16 if s.bf16 else torch.float32
-            peak = world.size * machine_peak(world.device, dtype)
+            peak = world.size * machine.measure_peak(world.device, dtype)
         state.meter.start(step=self.step, tokens=state.tokens_seen(), peak=peak)
         stopped = False
         bar = Progress(s.max_steps, title="pretrain", unit="steps", done=self.step)

@@ -4,7 +4,6 @@ what memory there is. Nothing here names the host or one of its folders."""
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import platform
 import re
@@ -16,17 +15,15 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from torch.nn import functional as F
+from torch.nn.functional import linear
 
 from ..errors import UserError
-from ..files import write
 from ..process import cores, thread_count
 from ..progress import say
 from ..recipe import Recipe, override
@@ -36,16 +33,21 @@ from .dist import World, any_across
 
 
 def pick_device(name: str) -> torch.device:
-    """The device for `auto`, `cpu`, `cuda` or `cuda:N`. Raises UserError if there is none."""
+    """The device for `auto`, `cpu`, `cuda` or `cuda:N`. Each of several processes has the GPU of
+    its LOCAL_RANK. Raises UserError if there is none."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name != "cpu" and not re.fullmatch(r"cuda(:(0|[1-9][0-9]?))?", name):
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cpu":
+        return torch.device("cpu")
+    if not re.fullmatch(r"cuda(:(0|[1-9][0-9]?))?", name):
         raise UserError(f"there is no device {name!r}; known: auto, cpu, cuda, cuda:0, cuda:1, ...")
     device = torch.device(name)
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+    if device.index is None or os.environ.get("WORLD_SIZE", "1") != "1":
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+    if device.index >= torch.cuda.device_count():
         raise UserError(
-            f"device {name} was asked for and torch finds {torch.cuda.device_count()} GPUs, "
-            "counted from 0. Choose another one, cpu or auto"
+            f"device {device} was asked for and torch finds {torch.cuda.device_count()} GPUs, "
+            "counted from 0. Choose another one, cpu or auto, or start fewer processes"
         )
     return device
 
@@ -128,21 +130,13 @@ def device_name(device: torch.device) -> str:
 
 
 def git_commit() -> str | None:
-    """The commit of this source tree, with `-dirty` if files were changed; None outside one. A
-    package that is installed inside somebody else's repository is not tracked there, so it does not
-    get that repository's commit."""
-    file = Path(__file__)
-    for asked in (
-        ["ls-files", "--error-unmatch", file.name],
-        ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-    ):
-        try:
-            done = subprocess.run(
-                ["git", *asked], cwd=file.parent, capture_output=True, text=True, check=True
-            )
-        except (OSError, subprocess.CalledProcessError):
-            return None
-    return done.stdout.strip()
+    """The commit of this source tree, with `-dirty` if files were changed; None for an installed
+    package."""
+    tree = Path(__file__).parents[3]
+    if not (tree / ".git").exists() or not shutil.which("git"):
+        return None
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    return subprocess.run(command, cwd=tree, capture_output=True, text=True).stdout.strip() or None
 
 
 # ---------------------------------------------------------------------------- threads
@@ -158,18 +152,6 @@ HEAD = 32
 USERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # torchrun sets the first
 
 
-@dataclass(frozen=True)
-class Threads:
-    """A number of threads and who chose it. own: chosen by torch, by the environment, or earlier in
-    this process."""
-
-    number: int
-    chosen_by: Literal["user", "own", "earlier", "measurement"]
-    speeds: dict[int, float] = field(default_factory=dict)
-    """For each number of threads, the speed relative to one thread; empty if nothing was
-    measured."""
-
-
 def choose(
     given: str,
     *,
@@ -179,10 +161,10 @@ def choose(
     bf16: bool,
     earlier: object = None,
     processes: int = 1,
-) -> Threads:
-    """Chooses the threads of a run, and reports a measurement. given: the option `threads`;
-    earlier: the number that a continued run has used so far, if any. The order of sums depends on
-    the number, so a run changes it only if the user says so.
+) -> int:
+    """The number of threads of a run; reports a measurement. given: the option `threads`; earlier:
+    the number that a continued run has used so far, if any. The order of sums depends on the
+    number, so a run changes it only if the user says so.
 
     In this order: what the user asked for, up to the cores; what the environment says
     (OMP_NUM_THREADS), or torch's own number on a GPU or with several processes; what the run has
@@ -192,28 +174,28 @@ def choose(
     asked = thread_count(given)
     own = torch.get_num_threads()
     if asked:
-        return Threads(min(asked, cores()), "user")
+        return min(asked, cores())
     if device.type != "cpu" or processes > 1 or any(os.environ.get(name) for name in USERS):
-        return Threads(own, "own")
+        return own
     # A continued run may have begun on a larger machine.
     if isinstance(earlier, int) and earlier <= cores():
-        return Threads(earlier, "earlier")
+        return earlier
     if own == 1:
-        return Threads(own, "own")
+        return own
     numbers = sorted({2**k for k in range(own.bit_length())} | {own})
     speeds = thread_speeds(numbers, width=width, tokens=tokens, bf16=bf16)
     number = fewest_fast(speeds)
     others = ", ".join(f"{n} threads {speed:.2f}" for n, speed in speeds.items() if n > 1)
     used = f"{number} thread{'s' * (number > 1)}"
     say(f"computing with {used} (measured: {others} times as fast as one)")
-    return Threads(number, "measurement", speeds)
+    return number
 
 
 @contextmanager
-def computing_with(threads: Threads) -> Iterator[None]:
+def computing_with(threads: int) -> Iterator[None]:
     """A context in which torch computes with this many threads."""
     before = torch.get_num_threads()
-    torch.set_num_threads(threads.number)
+    torch.set_num_threads(threads)
     try:
         yield
     finally:
@@ -269,59 +251,19 @@ def thread_speeds(numbers: list[int], *, width: int, tokens: int, bf16: bool) ->
 
 # ---------------------------------------------------------------------------- the peak rate
 
-SIZES = {"cpu": (512, 1024, 2048), "cuda": (4096, 8192)}
-
-
-def measure_peak(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.25) -> float:
-    """FLOP/s of the fastest of some square matrix products in `dtype`, with the threads that torch
-    has now. Each size is measured for `seconds`.
-
-    This is what the machine reaches at this moment; other processes on the cores lower it.
-    """
-    return max(_rate(size, device, dtype, seconds) for size in SIZES[device.type])
+SIZES = {"cpu": 1024, "cuda": 8192}
 
 
 @torch.inference_mode()
-def _rate(size: int, device: torch.device, dtype: torch.dtype, seconds: float) -> float:
+def measure_peak(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.25) -> float:
+    """FLOP/s of the fastest of the square matrix products in `dtype` that fit into `seconds`, with
+    the threads that torch has now: what the machine reaches at this moment."""
+    from torch.utils.benchmark import Timer
+
+    size, threads = SIZES[device.type], torch.get_num_threads()
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
-    F.linear(a, b)  # the first product selects and builds its kernel
-    repeats, best, end = 10 if device.type == "cuda" else 1, 0.0, time.perf_counter() + seconds
-    while True:
-        began = _now(device)
-        for _ in range(repeats):
-            F.linear(a, b)
-        now = _now(device)
-        best = max(best, repeats * 2.0 * size**3 / (now - began))
-        if now > end:
-            return best
-
-
-def _now(device: torch.device) -> float:
-    """The time at which the device has done everything."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
-
-
-def machine_peak(device: torch.device, dtype: torch.dtype) -> float:
-    """The result of `measure_peak` for each processor, dtype, number of threads and version of
-    torch, afterwards read from the user's cache folder. On a CPU it is measured again if a short
-    look shows more: other processes were busy before."""
-    key = (
-        f"{device_name(device)}, {device.type}, {str(dtype).removeprefix('torch.')}, "
-        f"{torch.get_num_threads()} threads, torch {torch.__version__}"
-    )
-    cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    file = Path(os.environ.get("ELECTRIFY_CACHE") or Path(cache) / "electrify") / "peak.json"
-    known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    had = known.get(key, 0.0)
-    looks = _rate(SIZES["cpu"][0], device, dtype, 0.05) if device.type == "cpu" else 0.0
-    if not had or looks > had:
-        known[key] = max(measure_peak(device, dtype), had)
-        with suppress(OSError):  # a user without a home, as in containers
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write(file, json.dumps(known, indent=1) + "\n")
-    return known[key]
+    timer = Timer("linear(a, b)", globals={"linear": linear, "a": a, "b": b}, num_threads=threads)
+    return 2.0 * size**3 / min(timer.blocked_autorange(min_run_time=seconds).times)
 
 
 # ---------------------------------------------------------------------------- memory

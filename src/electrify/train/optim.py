@@ -205,19 +205,15 @@ def factor(
     """
     warm = min(1.0, step / warmup_steps) if warmup_steps else 1.0
     after = max(0.0, (step - warmup_steps) / max(1, max_steps - warmup_steps))
-    match kind:
-        case "electra":
-            return warm * max(0.0, 1 - step / max_steps)
-        case "linear":
-            return warm * max(0.0, 1 - after)
-        case "cosine":
-            return warm * 0.5 * (1 + math.cos(math.pi * min(1.0, after)))
-        case "wsd":
-            return warm * min(1.0, max(0.0, 1 - step / max_steps) / decay_share)
-        case "constant":
-            return warm
-        case _:
-            raise AssertionError(kind)
+    left = max(0.0, 1 - step / max_steps)
+    shapes = {
+        "electra": left,
+        "linear": max(0.0, 1 - after),
+        "cosine": 0.5 * (1 + math.cos(math.pi * min(1.0, after))),
+        "wsd": min(1.0, left / decay_share),
+        "constant": 1.0,
+    }
+    return warm * shapes[kind]
 
 
 def scheduled(settings: Train, step: int, *, generator: bool = False) -> float:

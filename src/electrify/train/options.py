@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import UserError
-from ..recipe import SECTION_OF, STARTS, Recipe, load, override
+from ..recipe import SECTION_OF, STARTS, Recipe, load
 from ..values import Hidden, Options, Positional, Positive
 from . import CONFIG, FACTS
 
@@ -50,17 +50,16 @@ class Pretrain(Options):
         return {"base": base, "changes": flags}
 
     def check(self) -> None:
-        if self.train_minutes is not None and "max_steps" in self.changes:
-            raise UserError("train_minutes and max_steps exclude each other")
-        if self.flops is not None and self.recipe != AUTO:
+        auto, timed = self.recipe == AUTO, self.train_minutes is not None
+        if auto and timed == (self.flops is not None):
+            raise UserError("recipe auto needs flops or train_minutes")
+        if self.flops is not None and not auto:
             raise UserError("flops is for recipe auto")
+        if (auto or timed) and "max_steps" in self.changes:
+            raise UserError("max_steps is set by recipe auto and train_minutes: leave it out")
 
     @property
     def start(self) -> str | None:
         """The model that the run starts from, whose tokenizer a text is prepared with."""
         given = (self.changes.get(name, getattr(self.base, name)) for name in STARTS)
         return next(filter(None, given), None)
-
-    def resolved(self) -> Recipe:
-        """The recipe with the flags over it; for `auto` the default one. Raises UserError."""
-        return override(self.base, self.changes)

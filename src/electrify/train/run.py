@@ -31,12 +31,13 @@ from ..files import claim, must_be_ours, write, written
 from ..recipe import Recipe, dump, override, stages_of
 from ..rules import cautions, check
 from ..tables import DISCRIMINATOR
-from ..text.corpus import TOKENIZER, is_prepared, verify
+from ..text.corpus import TOKENIZER, verify
 from ..text.prepare import prepared
 from ..text.report import NONE_HELD_OUT
 from . import CONFIG, FACTS, GENERATOR_STAGE, WANDB, checkpoint, dist, machine
 from .job import (
     SPLIT,
+    WARMUPS,
     Job,
     TrainingData,
     assembled,
@@ -50,7 +51,7 @@ from .length import auto, fitted, with_updates_for
 from .log import MetricsLog, begin_log
 from .loop import Result, Run
 from .options import AUTO, Pretrain
-from .start import starts_of, with_shapes
+from .start import starts_of
 from .state import conditions_of
 
 Resume = Literal["auto", "never", "must"]
@@ -107,14 +108,9 @@ def pretrain(
             earlier = facts_of(folder)
             others = [folder / GENERATOR_STAGE, *([prefix.parent] if prefix else [])]
             begun = earlier or next(filter(None, map(facts_of, others)), {})
-            if not begun and (folder / FACTS).exists():
-                world.say(f"{folder} holds a run without a checkpoint, which begins anew")
-        recipe = fitted(recipe, given, world)
         recipe = machine.with_machine(recipe, world, begun.get("recipe", {}))
         with dist.together():
             recipe, micro_rows = split_batch(recipe, world.size)
-            if not is_prepared(str(data)) and not begun:
-                with_shapes(recipe, {}, vocab_size=None)  # before hours of preparing
             start = next(iter(starts_of(recipe).values()), None)
             data = prepared(str(data), folder, tokenizer=start)
             if world.is_main:
@@ -123,8 +119,10 @@ def pretrain(
         more: dict[str, Any] = {"milestones": milestones, "prefix": prefix, "deadline": deadline}
         job = Job(recipe, folder, world, micro_rows, data, earlier, **more)
         if train_minutes is not None:
-            recipe = with_updates_for(job, train_minutes)
-            job = replace(job, recipe=fitted(recipe, given | {"max_steps"}, world))
+            job = replace(job, recipe=with_updates_for(job, train_minutes))
+            # A run that has begun keeps its warm-ups, too.
+            given |= {"max_steps", *(WARMUPS if earlier else ())}
+        job = replace(job, recipe=fitted(job.recipe, given, world))
         for note in notes(job, given):
             world.say(note)
         return two_stages(job) if t.generator_steps else run_in_folder(*set_up(job))
@@ -136,11 +134,10 @@ def pretrain_as(options: Pretrain) -> tuple[Result, Recipe]:
     data, run, given = options.data, Path(options.output_dir), set(options.changes)
     if options.recipe == AUTO:
         must_be_free(run, options.resume)
-        budget = {"flops": options.flops, "minutes": options.train_minutes}
-        data, recipe = auto(data, run, options.changes, **budget)
+        data, recipe = auto(options)
         given |= {"max_steps"}
     else:
-        recipe = options.resolved()
+        recipe = override(options.base, options.changes)
     result = pretrain(
         data,
         output_dir=run,
@@ -187,7 +184,7 @@ def two_stages(job: Job) -> Result:
         job.world.say(f"first stage: {updates:,} updates of the generator alone, in {stage}")
         result = run_in_folder(*first)
         if result.signalled or not result.finished:  # perhaps in its last update or save
-            return replace(result, run=job.folder, finished=False, exported={})
+            return replace(result, folder=job.folder, finished=False, exported={})
         job.world.say("second stage: the discriminator, against that generator")
         return train_run(second, data)
 
@@ -223,16 +220,15 @@ def train_run(job: Job, data: TrainingData) -> Result:
             "choose another output_dir, or remove them to begin anew",
         )
         if not job.earlier and job.prefix:
-            found = job.prefix, *checkpoint.load(job.prefix)
-        tensors, state = found[1:] if found else ({}, {"step": None, "conditions": {}})
+            found = checkpoint.load(job.prefix)
+        tensors, state = found or ({}, {"step": None, "conditions": {}})
         step = state["step"]
     # Hosts may see one folder under several names.
     fingerprint = data.corpus.manifest.fingerprint
     dist.same_across(f"{fingerprint} {step}", what="corpus and newest checkpoint")
-    threads = threads_of(job, state["conditions"].get("threads"))
-    with machine.computing_with(threads):
+    with machine.computing_with(threads_of(job, state["conditions"].get("threads"))):
         run, built = assembled(job, data, fresh=not tensors)
-        facts = job.earlier or all_facts(run, built, threads)
+        facts = job.earlier or all_facts(run, built)
         with dist.together():
             if world.is_main and not job.earlier:
                 begin(run, facts)
@@ -292,7 +288,7 @@ def claimed(job: Job, data: TrainingData) -> Iterator[None]:
         yield
 
 
-def all_facts(run: Run, built: Built, threads: machine.Threads) -> dict[str, Any]:
+def all_facts(run: Run, built: Built) -> dict[str, Any]:
     """run.json: what the run is, and what it was made with and on."""
     m = run.data.corpus.manifest
     facts = identity_of(run.job.recipe, run.data.corpus) | {
@@ -303,7 +299,6 @@ def all_facts(run: Run, built: Built, threads: machine.Threads) -> dict[str, Any
         "special_ids": asdict(m.special_ids),
         "corpus": {"counts": m.counts, "sources": m.sources},
         "tokenizer_files": m.tokenizer_files | {"tokenizer.json": m.tokenizer_sha256},
-        "threads": asdict(threads),
         "parameters": sum(p.numel() for p in run.state.named.values()),
         "unigram_entropy": run.data.unigram_entropy,
     }

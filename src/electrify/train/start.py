@@ -20,13 +20,13 @@ from torch import Tensor
 
 from ..architectures import architecture_named
 from ..architectures.architecture import ExportedModel
-from ..architectures.keys import KeyMismatchError, Row, to_ours, without_tied
-from ..build import Built, Vocabulary, build, discriminator_shape, generator_shape
+from ..architectures.keys import Row, to_ours
+from ..build import Built, Vocabulary, build, discriminator_shape
 from ..data.cooccurrence import word_vectors
 from ..data.phases import phases_of
 from ..errors import UserError, failing_as, need
-from ..exporting.loading import computing_plainly, loaded, quiet, read_config
-from ..exporting.places import METADATA, check_place
+from ..exporting.loading import load_config, loaded, quiet
+from ..exporting.places import METADATA
 from ..files import sha256, text_hash
 from ..hub import at_commit
 from ..model.embeddings import DisentangledWords, Shape
@@ -76,8 +76,7 @@ def is_same(start: str, content: str) -> bool:
 def config_in(start: str, architecture: str) -> Any:
     """The library's configuration of a start, if our encoder of this architecture computes the
     same. Raises UserError otherwise."""
-    check_place(start)
-    config, known = read_config(start), row_of("architecture", architecture).model_types
+    config, known = load_config(start), row_of("architecture", architecture).model_types
     need(
         config.model_type in known,
         f"{start} is a model of type {config.model_type!r}; a run with architecture={architecture} "
@@ -85,10 +84,7 @@ def config_in(start: str, architecture: str) -> Any:
     )
     own = architecture_named(architecture)
     own.must_compute_the_same(start, config)
-    config = own.as_read(config)
-    with quiet():
-        computing_plainly(config)
-    return config
+    return own.as_read(config)
 
 
 # ------------------------------------------------------------------ words
@@ -122,28 +118,26 @@ def must_know_the_words(start: str, tokenizer: Path) -> None:
 # ------------------------------------------------------------------ shapes
 
 
-def shape_in(start: str, model: Model, vocab_size: int | None) -> Shape:
-    """The shape of the encoder in a folder, for a corpus of `vocab_size`, if there is one. Raises
-    UserError."""
+def shape_in(start: str, model: Model, vocab_size: int) -> Shape:
+    """The shape of the encoder in a folder, for a corpus of `vocab_size`. Raises UserError."""
     own = architecture_named(model.architecture, model.options)
     shape = own.shape_of(config_in(start, model.architecture))
-    words = vocab_size or shape.vocab_size
     need(
-        words == shape.vocab_size or (words < shape.vocab_size and has_words(start)),
-        f"{start} has a vocabulary of {shape.vocab_size}, the corpus one of {words}",
+        vocab_size == shape.vocab_size or (vocab_size < shape.vocab_size and has_words(start)),
+        f"{start} has a vocabulary of {shape.vocab_size}, the corpus one of {vocab_size}",
         f"prepare the corpus with tokenizer={start}, or start from another folder",
     )
-    return replace(shape, vocab_size=words)
+    return replace(shape, vocab_size=vocab_size)
 
 
 def with_shapes(
-    recipe: Recipe, saved: Mapping[str, Any], *, vocab_size: int | None
+    recipe: Recipe, saved: Mapping[str, Any], *, vocab_size: int
 ) -> tuple[Recipe, Shape | None]:
     """The recipe with the numbers of the folder from which the discriminator starts, and the shape
-    of the learned generator or of a tower. Both know the same segments.
+    of a generator that starts from a folder. Both know the same segments.
 
     saved: the shapes in run.json of a run that goes on, whose folders may be gone. vocab_size: that
-    of the corpus; None before there is one. Raises UserError for folders that do not fit.
+    of the corpus. Raises UserError for folders that do not fit.
     """
     own = architecture_named(recipe.model.architecture, recipe.model.options)
     known = {name: own.shape_type(**numbers) for name, numbers in saved.items()}
@@ -156,12 +150,10 @@ def with_shapes(
         recipe = override(recipe, numbers)
         # If another folder decides the generator's shape, generator_size is ignored.
         check(override(recipe, {"generator_size": 1.0}) if GENERATOR in starts else recipe)
-    if not recipe.corruption.row.learned:
-        return recipe, None
     start = starts.get(GENERATOR)
     if start is None:
-        return recipe, generator_shape(recipe.model, vocab_size or 1)
-    shape, encoder = known.get(GENERATOR), discriminator_shape(recipe.model, vocab_size or 1)
+        return recipe, None
+    shape, encoder = known.get(GENERATOR), discriminator_shape(recipe.model, vocab_size)
     if shape is None:
         given = shape_in(start, recipe.model, vocab_size)
         shape = own.extended(given)
@@ -225,7 +217,6 @@ def starting_point(
         Vocabulary(m.vocab_size, m.special_ids, edges=edges, counts_V=counts_V),
         generator=generator,
         vectors=vectors if fresh and main else None,
-        brought=starts,
     )
     for line in fill_from(built, recipe, starts) if fresh else ():
         if main:
@@ -275,9 +266,8 @@ def load_model(own: ExportedModel, start: str, *, learns: bool = True) -> list[s
         f"{start} lacks {len(odd)} weights of the encoder ({', '.join(odd[:1])}, ...): it is "
         "damaged or of another architecture",
     )
-    lines = []
-    if left := own.architecture.left_out(own.head.kind, missing):
-        lines.append(left)
+    unread = table.unread.items()
+    lines = [f"left out {name}, {what}" for name, what in unread if name not in missing]
     lacks = _names(row for row in table.head if missing.intersection(row.theirs))
     if lacks == _names(table.head):
         lines.append("it has no weights of the head, which keeps its initial values")
@@ -289,12 +279,7 @@ def load_model(own: ExportedModel, start: str, *, learns: bool = True) -> list[s
         "take the generator/ folder of a run, or another masked language model",
     )
     rows = [row for row in table.rows if not missing.intersection(row.theirs)]
-    wanted = {*_names(rows), *table.tied}
-    theirs = {name: t for name, t in model.state_dict().items() if name in wanted}
-    try:
-        new = to_ours(rows, without_tied(table, theirs))
-    except KeyMismatchError as e:
-        raise UserError(f"{start} cannot be read: {e}") from e
+    new = to_ours(rows, model.state_dict())
     _fit_rows(new, own)
     mine = own.parameters()
     for name, t in new.items():
