@@ -148,6 +148,7 @@ def test_an_encoder_that_stays_loaded(run: electrify.PretrainedRun) -> None:
     )
     same = (text for text in ("the cat", "a house"))
     assert encoder.similarity(same, own).shape == (2, 2)
+    assert encoder.dim == encoder.hidden_size == own.shape[1]
     with pytest.raises(UserError, match="text 2 is None"):
         encoder.embed(["a", None])
 

@@ -408,7 +408,7 @@ def finetune(
         seeds: The number of runs, each with another seed (the first is `seed`), or their seeds in
             a row, such as [1, 2, 3].
         given: Options of `electrify finetune`, such as text_column (of pairs two columns),
-            label_column, learning_rate, num_train_epochs, metrics.
+            label_column, learning_rate, num_train_epochs, max_steps, metrics.
 
     Raises:
         UserError: For a mistake, with one sentence.
@@ -465,6 +465,13 @@ class Encoder(Named):
 
     def __fspath__(self) -> str:
         return self.model
+
+    @property
+    def hidden_size(self) -> int:
+        """The width of the vectors."""
+        from .exporting.loading import load_config
+
+        return load_config(self.model, causal=True).hidden_size
 
     @classmethod
     def from_pretrained(cls, model: Name, **given: Any) -> Encoder:

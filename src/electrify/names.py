@@ -36,6 +36,7 @@ output_dir save_dir path -> folder
 num_tokens n_tokens -> tokens
 num_documents n_documents -> documents
 to_dataframe to_df -> to_pandas
+dim embedding_dim embedding_size width -> hidden_size
 word -> token
 score -> probability
 per_step -> step

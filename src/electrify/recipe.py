@@ -410,6 +410,8 @@ class Recipe:
 
     def __getattr__(self, name: str) -> Any:
         """A field of a section: `recipe.learning_rate`."""
+        if name in ("parameters", "num_parameters"):
+            raise AttributeError("parameters are counted by `electrify.flops(recipe).parameters`")
         if name not in SECTION_OF:
             raise AttributeError(f"a recipe has no field {name!r}{nearest(name, SECTION_OF)}")
         return getattr(getattr(self, SECTION_OF[name]), name)

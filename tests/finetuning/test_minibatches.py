@@ -256,6 +256,8 @@ def test_a_small_set_is_shown_more_often() -> None:
         (replace(plain, frozen_encoder="last"), 100, 20),
     ):
         assert epochs_of(small, settings, examples=examples) == epochs
+    for number in (1, 5, 49):  # 49 quarters of an epoch are 12.25
+        assert expected_updates(small, replace(plain, max_steps=number)) == number
 
 
 def test_a_run_is_a_function_of_its_seed(zoo: Path) -> None:

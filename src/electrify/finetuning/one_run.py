@@ -278,12 +278,14 @@ def epochs_of(task: TaskData, settings: FinetuneSettings, *, examples: int) -> f
     """How often this many training examples are shown."""
     if settings.num_train_epochs is not None:
         return settings.num_train_epochs
+    per_epoch = math.ceil(examples / settings.per_device_train_batch_size)
+    if settings.max_steps is not None:
+        return (settings.max_steps - 0.5) / per_epoch  # loop.updates_of rounds up
     if settings.frozen_encoder != "none":
         return FROZEN_EPOCHS
     fewest = settings.min_train_steps
     if fewest is None:
         fewest = task.min_updates if settings.protocol == "electrify" else 0
-    per_epoch = math.ceil(examples / settings.per_device_train_batch_size)
     return max(task.epochs, min(MOST_EPOCHS, math.ceil(fewest / per_epoch)))
 
 

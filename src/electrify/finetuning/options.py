@@ -43,6 +43,7 @@ EXCLUDING = {
     "task": OF_FILES,
     "validation_file": ("validation_fraction",),
     "num_train_epochs": ("min_train_steps",),
+    "max_steps": ("num_train_epochs", "min_train_steps"),
     "frozen_encoder": ("min_train_steps", "layerwise_lr_decay", "protocol", "save_model"),
     "protocol": ("save_model",),
     "hyperparameter_search": ("save_model", "predict_test", "baselines"),
@@ -87,6 +88,8 @@ class FinetuneSettings(Options):
     num_train_epochs: Positive | None = None
     """Epochs [default: 3, STS-B and RTE 10, SQuAD 2, BabyLM 10 or 30, and for tags and your own
     files as many as make 1,000 updates, at most 50 epochs]."""
+    max_steps: Count | None = None
+    """Number of updates, in place of --num-train-epochs."""
     min_train_steps: Natural | None = None
     """Minimum number of updates. A smaller data set is repeated, at most 50 times [default: 1000
     for tags and your own files, 0 otherwise and under --protocol published]."""

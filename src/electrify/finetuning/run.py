@@ -43,8 +43,8 @@ SETTINGS = "finetune.json"
 """Marks the folder as one of `finetune`."""
 PREFIXES = (RANDOM, FROZEN, BASELINE)
 """Of models that are only for comparison: they are not saved, and submit nothing."""
-OF_UPDATES = ("learning_rate", "layerwise_lr_decay", "num_train_epochs", "min_train_steps")
-OF_UPDATES += ("eval_steps", "load_best_model_at_end", "early_stopping_patience")
+OF_UPDATES = ("learning_rate", "layerwise_lr_decay", "num_train_epochs", "max_steps")
+OF_UPDATES += ("min_train_steps", "eval_steps", "load_best_model_at_end", "early_stopping_patience")
 """Settings that a probe has by default, whatever those of fine-tuning are."""
 Key = tuple[str, str, int, str]
 
