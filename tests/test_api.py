@@ -1,5 +1,6 @@
 """The functions of `electrify` from Python: keywords, objects in memory, small results."""
 
+import json
 import logging
 import math
 import os
@@ -82,6 +83,13 @@ def test_classes_of_data_sets_are_names():
     ]
 
 
+def test_sentences_as_lists_have_the_columns_of_a_tagger() -> None:
+    pairs = [(["a", "b"], ["O", "B-X"])]
+    with as_file(pairs, "text", "text_pair", "label") as path:
+        row = json.loads(Path(path).read_text())
+    assert row == {"tokens": ["a", "b"], "tags": ["O", "B-X"]}
+
+
 def test_a_run(run: electrify.PretrainedRun, corpus: electrify.PreparedCorpus) -> None:
     assert run.finished
     assert isinstance(run.discriminator, str)
@@ -149,6 +157,8 @@ def test_an_encoder_that_stays_loaded(run: electrify.PretrainedRun) -> None:
     same = (text for text in ("the cat", "a house"))
     assert encoder.similarity(same, own).shape == (2, 2)
     assert encoder.dim == encoder.hidden_size == own.shape[1]
+    named = electrify.similarity(model=run, a="the cat", b="a house")
+    assert named == pytest.approx(encoder.similarity("the cat", "a house"))
     with pytest.raises(UserError, match="text 2 is None"):
         encoder.embed(["a", None])
 
@@ -177,6 +187,7 @@ def test_nothing_is_printed_unless_asked(
 
 def test_flops() -> None:
     by_hardware = electrify.flops("electra-small")
+    assert f"{by_hardware:.3e}" == f"{by_hardware.train:.3e}"
     assert by_hardware.parameters == electrify.flops("electra-small", convention="paper").parameters
     assert by_hardware.train == by_hardware.step * by_hardware.max_steps
     both = electrify.flops(["electra-small", "bert-tiny"])
@@ -319,6 +330,7 @@ def test_pairs_of_sentences_and_lists_without_scores(run: electrify.PretrainedRu
         ("pretrain", (), {"recipe": "electra-tiny"}, "missing a required argument: 'data'"),
         ("pretrain", ("a", "electra-tiny"), {"corpus": "b"}, "multiple values for argument 'data'"),
         ("export", ("m",), {"output_dir": "onnx"}, "onnx is a format"),
+        ("export", ("./m",), {"output_dir": "onnx", "format": "onnx"}, r"^\./m|'\./m'"),
         ("rerank", ("m", [["a", "b"]]), {"tune_file": "x"}, "has no argument 'tune_file'"),
         ("finetune", ("m", EXAMPLES), {"seed": 7, "seeds": [1, 2]}, "give one of the two"),
     ],

@@ -262,10 +262,9 @@ class Score:
     values: tuple[float, ...]
 
     def __repr__(self) -> str:
-        std = self.std and round(self.std, 4)
-        return (
-            f"Score(median={self.median:.4g}, mean={self.mean:.4g}, {std=}, values={self.values})"
-        )
+        spread = "" if self.std is None else f", std={self.std:.4g}"
+        middle = f"median={self.median:.4g}, mean={self.mean:.4g}"
+        return f"Score({middle}{spread}, values={self.values})"
 
     @property
     def mean(self) -> float:
@@ -804,7 +803,8 @@ def export(model: Name, output_dir: Name, **given: Any) -> Path:
     from .exporting.folder import export_as
     from .progress import say
 
-    misplaced = output_dir in typing.get_args(kinds(Export)["format"])
+    formats = typing.get_args(kinds(Export)["format"])
+    misplaced = "format" not in given and output_dir in formats
     fact = f"{output_dir} is a format: export(model, output_dir, format=...)"
     need(not misplaced, fact)
     asked = Export.of({"model": model, "output_dir": output_dir, **given})

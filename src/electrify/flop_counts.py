@@ -197,6 +197,12 @@ class RecipeFlops(Named):
     max_seq_length: int
     inference_length: int
 
+    def __float__(self) -> float:
+        return self.train
+
+    def __format__(self, spec: str) -> str:
+        return format(self.train, spec) if spec else str(self)
+
 
 def recipe_flops(
     config: Recipe,

@@ -163,6 +163,8 @@ def as_mapping(row: Any, columns: Sequence[str], number: int) -> dict[str, Any]:
     if isinstance(row, Mapping):
         return dict(row)
     cells = (row,) if isinstance(row, str) else tuple(row) if isinstance(row, Iterable) else ()
+    if len(cells) == 2 and all(isinstance(cell, list | tuple) for cell in cells):
+        columns = ("tokens", "tags")  # the words of a sentence and their tags
     if not 1 <= len(cells) <= len(columns):
         raise UserError(f"row {number} is {row!r:.60}. Give ({', '.join(columns)}), or a mapping")
     names = [*columns[: len(cells) - 1], columns[-1]] if len(cells) > 1 else columns[:1]

@@ -23,7 +23,13 @@ normalize -> normalize_embeddings
 text_columns -> text_column
 resume_from_checkpoint -> resume
 init_from base_model pretrained_model -> init_discriminator
+model model_name model_name_or_path model_path model_id -> model models init_discriminator
 texts examples -> examples train_file data_dir
+data -> texts examples train_file data_dir
+text sentence sentences -> texts examples
+a text1 sentence1 -> first
+b text2 sentence2 -> second
+candidates hypotheses -> lists
 corpus dataset -> data texts train_file examples data_dir
 max_length model_max_length -> max_seq_length
 steps num_steps total_steps train_steps num_train_steps -> max_steps step
@@ -33,6 +39,7 @@ test_file -> validation_file
 test test_data test_dataset -> validation_file test_file
 train train_data train_dataset -> train_file
 output_dir save_dir path -> folder
+encoder -> discriminator
 num_tokens n_tokens -> tokens
 num_documents n_documents -> documents
 to_dataframe to_df -> to_pandas
@@ -61,7 +68,7 @@ load_model from_pretrained AutoModel -> load
 list_recipes models -> recipes
 upload push_to_hub -> push
 model_dir model_path -> path folder
-encoder encoder_path encoder_dir -> discriminator
+encoder_path encoder_dir -> discriminator
 num_parameters n_parameters params -> parameters
 results df dataframe -> to_pandas table
 final_loss train_loss losses -> loss history
