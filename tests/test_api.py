@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import os
+import pickle
 import shutil
 import sys
 from pathlib import Path
@@ -157,6 +158,7 @@ def test_an_encoder_that_stays_loaded(run: electrify.PretrainedRun) -> None:
     same = (text for text in ("the cat", "a house"))
     assert encoder.similarity(same, own).shape == (2, 2)
     assert encoder.dim == encoder.hidden_size == own.shape[1]
+    assert pickle.loads(pickle.dumps(encoder)).embed("the cat").shape == vector.shape
     named = electrify.similarity(model=run, a="the cat", b="a house")
     assert named == pytest.approx(encoder.similarity("the cat", "a house"))
     with pytest.raises(UserError, match="text 2 is None"):

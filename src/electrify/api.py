@@ -15,7 +15,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -456,7 +456,7 @@ class Encoder(Named):
         self.model = model_in(os.fspath(model))
         """The folder or Hub id."""
         self.architecture, self.device = architecture, device
-        self._loaded = cache(lambda load, **how: load(self.model, **how))
+        self._models: dict[str, tuple[dict[str, Any], Any]] = {}
         check_place(self.model)
 
     def __repr__(self) -> str:
@@ -464,6 +464,12 @@ class Encoder(Named):
 
     def __fspath__(self) -> str:
         return self.model
+
+    def _loaded(self, load: Callable[..., Any], **how: Any) -> Any:
+        """What `load` makes of the model, kept until other options are asked for."""
+        if load.__name__ not in self._models or self._models[load.__name__][0] != how:
+            self._models[load.__name__] = how, load(self.model, **how)
+        return self._models[load.__name__][1]
 
     @property
     def hidden_size(self) -> int:

@@ -56,7 +56,7 @@ def keywords(
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         places = [p.name for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
         added = (one.names() if isinstance(one, type) else one for one in more)
-        names = {p.name for p in own}.union(*added) - {*but}
+        names = {p.name for p in own}.union(*added) - {"self", *but}
 
         @wraps(function)
         def call(*args: Any, **given: Any) -> Result:

@@ -26,6 +26,7 @@ init_from base_model pretrained_model -> init_discriminator
 model model_name model_name_or_path model_path model_id -> model models init_discriminator
 texts examples -> examples train_file data_dir
 data -> texts examples train_file data_dir
+data_dir -> examples
 text sentence sentences -> texts examples
 a text1 sentence1 -> first
 b text2 sentence2 -> second

@@ -112,6 +112,15 @@ def test_a_treebank_without_a_development_set(tmp_path: Path) -> None:
     assert any(note.startswith("no development set: scored on") for note in found.notes)
 
 
+def test_words_that_begin_with_their_language(tmp_path: Path) -> None:
+    """As in WikiANN's own files."""
+    (tmp_path / "wikiann").mkdir()
+    for part in ("train", "dev", "test"):
+        (tmp_path / "wikiann" / part).write_text("en:a B-PER\nen:en: O\n\nen:c O\n")
+    found = read_task(TASKS["wikiann"], str(tmp_path))
+    assert [one.words for one in found.train] == [("a", "en:"), ("c",)]
+
+
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     datasets = pytest.importorskip("datasets")

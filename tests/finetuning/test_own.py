@@ -123,6 +123,7 @@ def test_missing_labels_are_left_out(tmp_path: Path) -> None:
         ("t.csv", "text,label\na,0.5\nb,inf\n", {}, "line 3: label 'inf' is not a number"),
         ("t.csv", "text,label\na,x\nb,y\nc,z\n", {"metrics": ("f1",)}, "f1 is for two classes"),
         ("t.jsonl", '{"text": 5, "label": 1}', {}, "line 1: 'text' must be a text, not 5"),
+        ("t.jsonl", jsonl({"a": 0}), {}, "'label' must hold texts or numbers"),
         *(("t.jsonl", jsonl(label), {"problem_type": "classification"}, "several labels. Give")
           for label in (["x"], [0, 1])),
     ],

@@ -165,6 +165,11 @@ def test_layouts_of_tags(models: dict[str, str], tmp_path: Path) -> None:
     assert said[0] == ["words", "1", "predicted_tags"]
     tags = "|".join(row[2] for row in rows[:2])
     assert said[1:] == [["the|film", "DT|NN", tags], ["bad", "JJ", rows[3][2]]]
+    lone = tmp_path / "lone.tsv"
+    lone.write_text("the\nfilm\n\nbad\n\n")
+    rows = [x.split("\t") for x in predicted(models["tags"], lone, ".tsv").splitlines()]
+    assert [row[0] for row in rows] == ["the", "film", "", "bad", ""]
+    rows = [[row[0], "", *row[1:]] for row in rows]
     words = tmp_path / "words.jsonl"
     words.write_text('{"tokens": ["the", "film"], "n": 1}\n')
     (row,) = map(json.loads, predicted(models["tags"], words, ".jsonl").splitlines())

@@ -75,8 +75,7 @@ def test_rows(tmp_path: Path, name: str, text: str, cells: list[Any]) -> None:
         ("# id 1\nthe D\n# N\n\n# text = # a\n# D\n", {}, [sentence("the/D", "#/N"),
                                                           sentence("#/D")]),
         ("a\u00a0b X\n\x85\x0b W\n", {}, [sentence("a\u00a0b/X", "\x85\x0b/W")]),
-        ("en:a B-X\nen:en: O\n", {}, [sentence("a/B-X", "en:/O")]),
-        ("en:a B-X\nnot:b O\n", {}, [sentence("en:a/B-X", "not:b/O")]),
+        ("en:a B-X\nen:en: O\n", {}, [sentence("en:a/B-X", "en:en:/O")]),
     ],
 )  # fmt: skip
 def test_column_files(tmp_path, text, given, found):

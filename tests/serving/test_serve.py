@@ -210,6 +210,8 @@ def test_what_is_too_large(models):
     texts = client.post("/detect", json={"texts": ["a"] * 4})
     characters = client.post("/detect", json={"texts": ["a" * 60, "b" * 41]})
     assert [answer.status_code for answer in (chunked, texts, characters)] == [413] * 3
+    long = client.post("/detect", json={"text": "a" * 100_000})
+    assert (long.status_code, "bytes" in long.json()["detail"]) == (413, True)
     assert client.post("/detect", json={"texts": ["a b " * 15, "b " * 20]}).status_code == 200
 
 

@@ -254,6 +254,9 @@ def test_a_score_of_ones_own(small_data: Path, tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("0.9", "0.8"))
     with pytest.raises(UserError, match="a study with another score"):
         plan_study(asked)
+    file.write_text(file.read_text().replace("floors: {blimp", "floors: {blump"))
+    with pytest.raises(UserError, match="blump has a floor and no family"):
+        read_score(str(file))
 
 
 def test_the_declared_score_names_measures() -> None:

@@ -75,17 +75,21 @@ def _of_texts(
     from sklearn.dummy import DummyRegressor
     from sklearn.linear_model import Ridge
 
-    features = {MAJORITY: _nothing, OVERLAP: _shared_words}.get(model) or _tfidf(examples)
+    features = {OVERLAP: _shared_words}.get(model, _nothing)
+    if model == TFIDF and any(_text(e).strip() for e in examples):
+        features = _tfidf(examples)
     rows, targets = features(examples), targets_of(task, examples)
     if task.kind == "regression":
-        line = DummyRegressor() if model == MAJORITY else Ridge(1 / STRENGTH)
+        line = DummyRegressor() if features is _nothing else Ridge(1 / STRENGTH)
         line.fit(rows, targets)
         return lambda held: (line.predict(features(held)), None)
     # With several labels, each class is a classification of its own.
     single = task.kind == "classification"
     classes = len(task.labels) if single else 2
     columns = [targets] if single else targets.T
-    models = [_logistic(rows, each, weights, learnable=model != MAJORITY) for each in columns]
+    models = [
+        _logistic(rows, each, weights, learnable=features is not _nothing) for each in columns
+    ]
 
     def fitted(held: Sequence[Example]) -> tuple[Array, Array]:
         rows, found = features(held), np.zeros((len(models), len(held), classes))

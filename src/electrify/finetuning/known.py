@@ -21,7 +21,7 @@ from ..text.tables import Row, hub_rows
 from . import read
 from .options import FinetuneConfig
 from .split import validated
-from .tasks import Described, Example, KnownTask, TaskData, tasks_named
+from .tasks import Described, Example, KnownTask, Sentence, TaskData, tasks_named
 
 MALFORMED = 0.01
 """Share of the lines of an official file that may be malformed: QQP's train.tsv has a few among
@@ -103,6 +103,8 @@ def _in_folder(
         return None
     if row.kind == "tagging":
         examples: Any = read.read_sentences(str(path))
+        if row.languages:
+            examples = without_language(examples)
     else:
         # GLUE's test sets have a header, even CoLA's, and a prediction for each line.
         how: Any = {"header": row.columns or True, "odd": odd} if labelled else {}
@@ -117,6 +119,13 @@ def _in_folder(
         need(few, f"{fact} cut or not the official one: download it again")
         notes.append(f"{path.name}: {len(odd):,} malformed lines left out ({odd[0]})")
     return examples
+
+
+def without_language(sentences: tuple[Sentence, ...]) -> tuple[Sentence, ...]:
+    """In WikiANN's own files, every word begins with its language, as in en:Sioux."""
+    starts = {word[: word.find(":") + 1] for one in sentences for word in one.words}
+    begin = len(starts.pop()) if len(starts) == 1 else 0
+    return tuple(Sentence(tuple(word[begin:] for word in s.words), s.tags) for s in sentences)
 
 
 def _task(row: KnownTask, opened: Opened, *, test: bool) -> TaskData:

@@ -102,7 +102,9 @@ def load_encoder(model: str, *, device: torch.device, dropout: float | None = No
 def _reader(name: str, encoder: Any, device: torch.device) -> Reader:
     path = name.removeprefix(RANDOM)
     config = encoder.config
-    size = encoder.get_input_embeddings().weight.shape[0]
+    weight = getattr(encoder.get_input_embeddings(), "weight", None)
+    size = weight.shape[0] if weight is not None and weight.ndim == 2 else 0
+    need(size > 0, f"{path} is a {config.model_type!r} model, which reads no tokens of a text")
     tokenizer = loading.load_tokenizer(path, vocab_size=size)
     several = (getattr(config, "type_vocab_size", None) or 0) > 1
     types = several and "token_type_ids" in inspect.signature(encoder.forward).parameters

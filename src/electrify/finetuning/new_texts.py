@@ -23,10 +23,10 @@ from ..exporting.places import check_place
 from ..files import written
 from ..onnx_models import must_be_of_torch
 from ..progress import Progress, duration, say
-from ..text.columns import text_columns
+from ..text.columns import TEXT_COLUMNS, text_columns
 from ..text.report import note_on_unknown
 from ..text.streams import ending_of, gathered
-from ..text.tables import COLUMN_FILES, Row, column_sentences, holds_words, rows
+from ..text.tables import COLUMN_FILES, Row, column_sentences, holds_words, lines, rows
 from .options import OnNewTexts, PredictConfig, ToRows
 from .read import TOKENS, question_of, question_rows, texts_of, word_column
 from .tasks import Example, Kind, Question, Sentence
@@ -98,6 +98,8 @@ class Files:
             if first is None:
                 raise UserError(f"{path}: no texts")
             firsts.append(first)
+        both = len({getattr(item.example, "pair", None) is None for item in firsts}) > 1
+        need(not both, "some of the files have a second text, others have none", "give them apart")
         return firsts
 
     def __iter__(self) -> Iterator[Item]:
@@ -116,9 +118,7 @@ class Files:
             return self._questions(path)
         if self.kind != "tagging":
             return self._texts(path)
-        ending = ending_of(path)
-        by_word = ending in COLUMN_FILES or (ending in (".txt", ".tsv") and holds_words(path))
-        return self._columns(path) if by_word else self._sentences(path)
+        return self._columns(path) if self._holds_columns(path) else self._sentences(path)
 
     def _texts(self, path: str) -> Iterator[Item]:
         text, pair = "", None
@@ -155,6 +155,17 @@ class Files:
             others = {name: cells for name, cells in row.cells.items() if name != column}
             cells = tuple(zip(*row.cells.values(), strict=True))
             yield Item({"words": list(words)} | others, Sentence(words, ()), cells)
+
+    def _holds_columns(self, path: str) -> bool:
+        """Whether a file has a word on each line. For .txt and .tsv, the first lines decide."""
+        ending = ending_of(path)
+        if ending == ".tsv":  # the name of a column, and --no-header, are those of a table
+            header = next(lines(path), "").lower().split("\t")
+            numbered = self.text_column is None or self.text_column.isdecimal()
+            return self.header and numbered and not set(header) & set(TEXT_COLUMNS)
+        if ending == ".txt" and self.text_column is None:
+            return holds_words(path)
+        return ending in (*COLUMN_FILES, ".txt")
 
     def _rows(self, path: str) -> Iterator[Row]:
         return rows(path, header=self.header, advance=self._advance)

@@ -78,11 +78,8 @@ def read_sentences(
             words = texts_of(row, [word_column(path, row, word)])
             tags = texts_of(row, [column_named(path, [row], tag or list(row.cells)[-1])])
         need(len(words) == len(tags) > 0, f"{row.where}: {len(words)} words, but {len(tags)} tags")
-        sentences.append((words, tags))
-    # In WikiANN's own files, every word begins with its language, as in en:Sioux.
-    starts = {word[: word.find(":") + 1] for words, _ in sentences for word in words}
-    begin = len(starts.pop()) if len(starts) == 1 else 0
-    return tuple(Sentence(tuple(w[begin:] for w in words), tags) for words, tags in sentences)
+        sentences.append(Sentence(words, tags))
+    return tuple(sentences)
 
 
 def word_column(path: str, row: Row, given: str | None) -> str:
@@ -333,6 +330,9 @@ def _label_of(row: Row, columns: list[str], wanted: str) -> Label | None:
             value = ast.literal_eval(written)
     elif wanted == "multilabel" and isinstance(value, str) and written.lower() != "nan":
         value = [part for part in value.split("|") if part.strip()]
+    given = value if isinstance(value, list) else [value]
+    known = value is None or all(isinstance(each, str | int | float) for each in given)
+    need(known, f"{row.where}: {columns[0]!r} must hold texts or numbers, not {written[:40]}")
     if isinstance(value, list):
         return list(map(_written, value))
     return None if written.lower() in ("", "nan") else written

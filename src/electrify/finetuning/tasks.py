@@ -163,6 +163,7 @@ class KnownTask(Described):
     also: dict[str, list[str]] = field(default_factory=dict)
     submission: dict[str, list[str]] = field(default_factory=dict)
     hub: str | None = None
+    languages: bool = False
     published: dict[str, float] = field(default_factory=dict)
 
 

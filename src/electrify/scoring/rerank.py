@@ -139,7 +139,8 @@ def nbest_of(row: Mapping[str, Any], where: str) -> NBest:
         scores = scores if any(score is not None for score in scores) else None
         texts = [first(one, TEXTS) for one in texts]
     texts = checked(texts, Annotated[list[str], MinLen(1)], f"{where}: {HYPOTHESES[0]}")
-    scores = checked(scores or [0.0] * len(texts), list[float], f"{where}: {SCORES[0]}")
+    scores = [0.0] * len(texts) if scores is None else scores
+    scores = checked(scores, list[float], f"{where}: {SCORES[0]}")
     need(len(scores) == len(texts), f"{where}: there must be one score for each hypothesis")
     reference = checked(first(row, REFERENCES), str | None, f"{where}: {REFERENCES[0]}")
     return NBest(row, tuple(texts), tuple(scores), reference)

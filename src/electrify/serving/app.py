@@ -16,7 +16,6 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from pydantic import AfterValidator, BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
-from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
@@ -33,8 +32,6 @@ from .gate import TEXTS, Gate, Metrics, failure
 from .models import ALTERNATIVES, KINDS, Served
 
 NOT_JSON = "the body is not a JSON object with content-type application/json"
-# Of JSON. A character beyond the basic plane may be written as two escapes of six bytes.
-BYTES_PER_CHARACTER, BYTES_BESIDE_TEXT = 12, 4096
 
 
 def valid(text: str) -> str:
@@ -177,8 +174,6 @@ def create_app(service: Service) -> FastAPI:
     options = service.options
     # The library's pages of documentation load scripts from elsewhere.
     app = FastAPI(title="electrify", version=__version__, docs_url=None, redoc_url=None)
-    most_bytes = BYTES_PER_CHARACTER * options.max_characters + BYTES_BESIDE_TEXT
-    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=most_bytes)
     app.add_middleware(Gate, options=options, metrics=service.metrics, paths=PATHS)
     for kind in (UserError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, complaint)

@@ -240,6 +240,9 @@ def read_score(file: str | None = None) -> Score:
 
     path = Path(file) if file else Path(__file__).with_name("score.yaml")
     try:
-        return TypeAdapter(Score).validate_python(plain_yaml(read_text(path), str(path)))
+        score = TypeAdapter(Score).validate_python(plain_yaml(read_text(path), str(path)))
     except ValidationError as e:
         raise UserError(f"{path} is not a score. Write families: {{NAME: {{TASK: 0.9}}}}") from e
+    for name in score.floors.keys() - set(score.tasks):
+        raise UserError(f"{path}: {name} has a floor and no family")
+    return score

@@ -96,6 +96,8 @@ class PrepareConfig(Options):
         need(own, "pre_tokenizer is for a tokenizer that is trained here")
         both = chunks == (self.chunk_length is not None)
         need(both, "chunk_length and pre_tokenizer chunks go together: give both")
+        fits = not (chunks and name == "byte")
+        need(fits, "pre_tokenizer chunks does not go with tokenizer byte")
 
 
 def _preset(

@@ -79,14 +79,15 @@ def prepare(options: PrepareConfig) -> corpus.Manifest:
     options = keeping_accents(texts, options)
     state = {"options": bytes_deciding(options), "sources": [s.identity() for s in sources]}
     done, begun = folder / corpus.MANIFEST, folder / corpus.STATE
-    for mark in (done, begun):
-        if mark.is_file():
-            must_be_same(folder, read_json(mark), state)
+    if begun.is_file():
+        must_be_same(folder, read_json(begun), state)
     if done.is_file():
+        manifest = corpus.read_manifest(folder)
+        must_be_same(folder, vars(manifest), state)
         corpus.verify(folder)
         shutil.rmtree(begun.parent, ignore_errors=True)  # of a command killed at its end
         say(f"{folder} is already prepared by the same command: verified, nothing to do")
-        return corpus.read_manifest(folder)
+        return manifest
     if advice := look(texts, options, {s.format for s in sources}):
         say(advice)
     with claim(folder, corpus.STATE):

@@ -169,7 +169,7 @@ def _json_rows(path: str | Path, found: Iterator[str]) -> Numbered:
             row = json.loads(line)
             if not isinstance(row, dict):
                 raise ValueError("not an object")
-        except ValueError as e:
+        except (ValueError, RecursionError) as e:
             hint = "; this looks like one JSON array" * line.lstrip().startswith("[")
             fact = f"{path}, line {number}: broken JSON ({e}){hint}"
             raise UserError(fact, "write one object a line") from None

@@ -76,8 +76,7 @@ class Processes(ProcessPoolExecutor):
 
     def __init__(self, count: int | None, start: Start, *given: Any) -> None:
         count, spawn = count or cores(), multiprocessing.get_context("spawn")
-        super().__init__(count, spawn, die_with, (os.getpid(),))
-        self._work = start, *given
+        super().__init__(count, spawn, _begin, (os.getpid(), start, *given))
         self.ahead = 2 * count
         """Tasks that are begun before the first of them has ended."""
 
@@ -87,7 +86,7 @@ class Processes(ProcessPoolExecutor):
         main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
-            return self.submit(do, task, *self._work)
+            return self.submit(_do, task)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             sys.modules["__main__"] = main
@@ -97,6 +96,20 @@ class Processes(ProcessPoolExecutor):
             for process in list((self._processes or {}).values()):
                 process.kill()
         super().__exit__(kind, error, trace)
+
+
+_work: tuple[Any, ...] = ()
+"""In a worker: `start` and what it is given, which are sent once."""
+
+
+def _begin(parent: int, *work: Any) -> None:
+    global _work
+    die_with(parent)
+    _work = work
+
+
+def _do(task: Any) -> Any:
+    return do(task, *_work)
 
 
 def die_with(parent: int) -> None:

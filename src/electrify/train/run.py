@@ -51,7 +51,7 @@ from .length import auto, fitted, with_updates_for
 from .log import MetricsLog, begin_log
 from .loop import Result, Run
 from .options import AUTO, Pretrain
-from .start import starts_of
+from .start import config_in, starts_of
 from .state import conditions_of
 
 Resume = Literal["auto", "never", "must"]
@@ -111,7 +111,10 @@ def pretrain(
         recipe = machine.with_machine(recipe, world, begun.get("recipe", {}))
         with dist.together():
             recipe, micro_rows = split_batch(recipe, world.size)
-            start = next(iter(starts_of(recipe).values()), None)
+            starts = list(starts_of(recipe).values())
+            for start in [] if begun else starts:  # before hours of preparing
+                config_in(start, recipe.model.architecture)
+            start = next(iter(starts), None)
             data = prepared(str(data), folder, tokenizer=start)
             if world.is_main:
                 step = max(checkpoint.steps(folder), default=0)
