@@ -12,9 +12,8 @@ from electrify.corruption.choosing import Plan
 from electrify.model.costs import Pass, linear_flops
 from electrify.model.heads import LinearHead, OneLogit
 from electrify.objectives import objective
-from electrify.objectives.losses import binary_ce
 from electrify.objectives.metrics import replaced_share
-from electrify.objectives.objective import Graded, Parts
+from electrify.objectives.objective import Graded, Parts, binary_ce
 from electrify.terms import Loss, Terms
 from electrify.tokens import Tokens
 

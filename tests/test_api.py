@@ -331,6 +331,7 @@ def test_pairs_of_sentences_and_lists_without_scores(run: electrify.PretrainedRu
         ("compare", ("data", ["bert-tiny"]), {"steps": 9}, "did you mean 'budgets'"),
         ("pretrain", (), {"recipe": "electra-tiny"}, "missing a required argument: 'data'"),
         ("pretrain", ("a", "electra-tiny"), {"corpus": "b"}, "multiple values for argument 'data'"),
+        ("prepare", ("a.txt",), {"texts": "b.txt"}, "multiple values for argument 'texts'"),
         ("export", ("m",), {"output_dir": "onnx"}, "onnx is a format"),
         ("export", ("./m",), {"output_dir": "onnx", "format": "onnx"}, r"^\./m|'\./m'"),
         ("rerank", ("m", [["a", "b"]]), {"tune_file": "x"}, "has no argument 'tune_file'"),

@@ -15,13 +15,13 @@ MAX_FUNCTION_LINES = 80
 # What stands between two signs does not import each other; everything else imports from what stands
 # before it.
 DESIGN = (SRC.parent.parent / "docs" / "design.md").read_text(encoding="utf-8")
-(LINES,) = re.findall(r"\n\n(    console <.*?)\n\n", DESIGN, re.DOTALL)
+(LINES,) = re.findall(r"\n\n(    errors <.*?)\n\n", DESIGN, re.DOTALL)
 ORDER = [
     {name.strip().replace("/", ".") for name in group.split(",")} for group in LINES.split("<")
 ]
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
 # What objectives may take from beside them: their parts, and never one another.
-SHARED = ((), ("objective",), ("losses",), ("metrics",), ("contrast",))
+SHARED = ((), ("objective",), ("metrics",), ("contrast",))
 
 
 def parts(path: Path) -> tuple[str, ...]:

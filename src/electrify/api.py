@@ -15,7 +15,6 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -483,11 +482,12 @@ class Encoder(Named):
         """The same as `electrify.load`."""
         return load(model, **given)
 
-    @cached_property
+    @property
     def _scorer(self) -> Any:
         from .scoring.pll import load_scorer
 
-        return load_scorer(self.model, device=self.device, architecture=self.architecture)
+        how = {"device": self.device, "architecture": self.architecture}
+        return self._loaded(load_scorer, **how)
 
     @keywords()
     def similarity(self, first: Any, second: Any) -> Any:
@@ -831,7 +831,9 @@ def push(folder: Name, repo_id: str, **given: Any) -> Figures:
     Raises:
         UserError: For a mistake, with one sentence.
     """
-    return Figures(Push.of({"folder": folder, "repo_id": repo_id, **given}).send())
+    from .exporting.pushing import upload
+
+    return Figures(upload(Push.of({"folder": folder, "repo_id": repo_id, **given})))
 
 
 # ------------------------------------------------------------------ measuring

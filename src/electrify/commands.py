@@ -14,14 +14,13 @@ from annotated_types import Ge, Le
 
 from . import checkup, recipe
 from .checkup import DoctorConfig
-from .console import size
 from .errors import UserError, must_have, need
 from .exporting.options import Export, Push
 from .exporting.places import RANDOM, check_place, model_in
 from .files import json_text
 from .finetuning.options import EmbedConfig, FinetuneConfig, PredictConfig
 from .process import status_of_stop
-from .progress import aligned, say, show
+from .progress import aligned, say, show, size
 from .rules import countable
 from .scoring.options import DetectConfig, EvaluateConfig, RerankConfig, ScoreConfig
 from .serving import ServeConfig
@@ -111,7 +110,9 @@ def export(options: Export) -> None:
 
 def push(options: Push) -> None:
     """Upload a model folder to the Hugging Face Hub"""
-    sizes = options.send()
+    from .exporting.pushing import upload
+
+    sizes = upload(options)
     listed = "".join(f"{size(bytes_):>10}  {name}\n" for name, bytes_ in sizes.items())
     what = "would be sent" if options.dry_run else "sent"
     show(f"{listed}{size(sum(sizes.values())):>10}  {what} to {options.repo_id}")

@@ -15,7 +15,6 @@ from collections import defaultdict
 from importlib.util import find_spec
 from pathlib import Path
 
-from .console import harmless
 from .errors import Unfinished
 from .exporting.places import RANDOM
 from .files import claim
@@ -23,7 +22,7 @@ from .finetuning.baselines import TFIDF
 from .finetuning.options import FinetuneConfig, FinetuneSettings
 from .finetuning.run import finetune
 from .finetuning.tasks import Example, TaskData
-from .progress import duration
+from .progress import duration, harmless
 from .recipe import Recipe, load, override
 from .rules import check
 from .scoring.blimp import Pair

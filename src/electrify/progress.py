@@ -4,23 +4,27 @@ line about every ten seconds elsewhere.
 From Python it is shown on a terminal and in notebooks, unless the program configures logging before
 its first call; elsewhere after `show_progress`, as in the command line. It all goes to stderr,
 because standard output belongs to results. A closed or full stderr must not stop a run, so writing
-to it never raises.
+to it never raises. File names, labels and words of a corpus may contain sequences that control a
+terminal or a browser, so they are shown by `harmless` and `inert`.
 """
 
 from __future__ import annotations
 
+import html
 import logging
 import sys
 import threading
 import time
+import unicodedata
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Self
-
-from .console import harmless
 
 PLAIN_LINE_EVERY_S = 10.0
 PER_HOUR_BELOW = 0.01  # units per second below which the rate is shown per hour
 _logger = logging.getLogger("electrify")
+_STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+_JOINERS = "\u200c\u200d"  # Persian and emoji need them, and they control nothing
 
 
 class _Stderr(logging.Handler):
@@ -224,3 +228,31 @@ def _short(x: float) -> str:
 def show(text: object) -> None:
     """Prints a result to standard output."""
     print(harmless(str(text), keep="\n"))  # noqa: T201
+
+
+# ------------------------------------------------------------------ foreign text
+
+
+def harmless(text: str, *, keep: Sequence[str] = ()) -> str:
+    """The text with control characters, escapes and characters that reorder or hide text written
+    out visibly (\\x1b), and also bytes that could not be decoded."""
+
+    def shown(c: str) -> str:
+        plain = c in keep or c in _JOINERS or unicodedata.category(c) not in _STEERING
+        return c if plain else c.encode("unicode_escape").decode("ascii")
+
+    return text if text.isascii() and text.isprintable() else "".join(map(shown, text))
+
+
+def inert(text: str) -> str:
+    """Foreign text as one line that Markdown and HTML leave alone."""
+    line = "".join(c if c.isprintable() else " " for c in text)
+    return html.escape(line, quote=False).replace("|", "\\|").replace("`", "'")
+
+
+def size(n: float) -> str:
+    """A number of bytes in GB, or in the next smaller unit in which it is not 0."""
+    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n >= one / 10:
+            return f"{n / one:,.1f} {unit}"
+    return f"{n:,.0f} bytes"

@@ -26,7 +26,7 @@ from batches import (
 )
 from electrify.objectives.corrective import Correction, corrected
 from electrify.objectives.electric import noise_logit
-from electrify.objectives.losses import binary_ce
+from electrify.objectives.objective import binary_ce
 from electrify.terms import weighted
 from electrify.tokens import Tokens
 from electrify.train.start import discriminator_names

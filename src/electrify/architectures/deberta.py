@@ -134,13 +134,13 @@ class Deberta(TwoLabels):
 
     def for_head(self, head: Head) -> Architecture:
         beyond = isinstance(head, ClsBinaryHead | DecodedLMHead)
-        return DebertaBeyond(self.options) if beyond else Deberta(self.options)
+        return DebertaOwnHeads(self.options) if beyond else Deberta(self.options)
 
     def for_folder(self, config: Any) -> Architecture:
         """Microsoft's folders name no class, and ours with its head name that of the encoder."""
         detects = ENCODER in (config.architectures or [ENCODER])
         decodes = getattr(config, "mask_decoder", None) is True
-        return DebertaBeyond(self.options) if detects or decodes else self
+        return DebertaOwnHeads(self.options) if detects or decodes else self
 
     def initialise(
         self,
@@ -204,7 +204,7 @@ class Deberta(TwoLabels):
 
     def starting_class(self, name: str) -> Any:
         """Of a language model, the class with a mask decoder."""
-        own = DebertaBeyond(self.options) if name == self.classes["token"] else self
+        own = DebertaOwnHeads(self.options) if name == self.classes["token"] else self
         return own.network_class(name)
 
     def as_read(self, config: Any) -> Any:
@@ -231,7 +231,7 @@ class Deberta(TwoLabels):
 # ----------------------------------------------------- what the library has no class for
 
 
-class DebertaBeyond(Deberta):
+class DebertaOwnHeads(Deberta):
     """DeBERTa's encoder, read and exported with what the library has no class for.
 
     DeBERTaV3's own head that detects: to the library, its folder is one of an encoder, with weights

@@ -117,16 +117,18 @@ class Electra(Architecture):
         """A linear head takes nothing from the two-layer head of another objective, because it
         cannot compute the same. A two-layer head takes nothing from a linear one: it would begin
         with zeros, whose gradients are 0 for ever, in all but two of its units."""
-        out_1D = named.get("out.weight")
-        linear = (
-            out_1D is not None and int(out_1D.count_nonzero()) == 2
-        )  # as `two_layers` writes it
-        if head.kind == "binary" and isinstance(head, LinearHead) != linear:
+        if head.kind != "binary":
+            return super().fill_head(head, named)
+        one = one_layer(named) if named.keys() == TWO_LAYERS else None
+        if isinstance(head, LinearHead) != (one is not None):
             return list(named)
-        if linear:
-            named = {f"out.{part}": named[f"dense.{part}"][:1] for part in ("weight", "bias")}
-        return super().fill_head(head, named)
+        if one is None:
+            return super().fill_head(head, named)
+        head.load_state_dict(one)
+        return []
 
+
+TWO_LAYERS = {"dense.weight", "dense.bias", "out.weight", "out.bias"}
 
 # ------------------------------------------------------------------ tables
 
@@ -170,3 +172,14 @@ def two_layers(head: LinearHead) -> dict[str, Tensor]:
         "out.weight": torch.cat([one_1, -one_1, b_1.new_zeros(rest)])[None],
         "out.bias": torch.zeros_like(b_1),
     }
+
+
+def one_layer(named: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+    """The linear head from which `two_layers` made these two layers; None if they compute something
+    else."""
+    head = LinearHead(named["dense.weight"].shape[1])
+    head.load_state_dict(
+        {"out.weight": named["dense.weight"][:1], "out.bias": named["dense.bias"][:1]}
+    )
+    same = all(torch.equal(named[name], t) for name, t in two_layers(head).items())
+    return head.state_dict() if same else None

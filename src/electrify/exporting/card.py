@@ -11,8 +11,7 @@ from typing import Any
 import yaml
 
 from ..architectures.architecture import ExportedModel, Usage
-from ..console import inert
-from ..progress import duration
+from ..progress import duration, inert
 from ..recipe import STARTS, Recipe, first_asked, override, values_of
 from ..tables import DISCRIMINATOR, Exported, asked_of, generator_words, other_exports
 from ..train import METRICS

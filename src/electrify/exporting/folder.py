@@ -47,8 +47,8 @@ from . import card
 from .agreement import check_folder
 from .card import Run
 from .loading import load_config, load_tokenizer, positions_in, quiet
-from .options import SETTINGS, Export
-from .places import METADATA, metadata_of
+from .options import Export
+from .places import METADATA, SETTINGS, metadata_of
 
 WEIGHTS = "model.safetensors"
 CARD = "README.md"
@@ -261,6 +261,6 @@ def write_sentence_transformer(model: str, folder: Path) -> None:
             shutil.copy2(path, folder / path.name)
     (folder / "1_Pooling").mkdir()
     write_json(folder / "modules.json", modules)
-    write_json(folder / "1_Pooling" / "config.json", pooling)
+    write_json(folder / "1_Pooling" / SETTINGS, pooling)
     settings = {"max_seq_length": length, "do_lower_case": False}
     write_json(folder / "sentence_bert_config.json", settings)

@@ -24,9 +24,9 @@ import torch
 from torch import Tensor, nn
 
 from ..architectures import class_in
-from ..console import size
 from ..errors import failing_as, must_have, need
 from ..onnx_models import GRAPH, SEGMENTS, OnnxModel, padded, probabilities
+from ..progress import size
 from ..text.pydocs import docstrings
 from ..text.report import note_on_unknown
 from ..text.tokenizer import rewrite_settings

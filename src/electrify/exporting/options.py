@@ -1,5 +1,4 @@
-"""The options of `electrify export` and `electrify push`, and what is sent to the Hub: a fixed list
-of the files of a model."""
+"""The options of `electrify export` and `electrify push`."""
 
 from __future__ import annotations
 
@@ -8,21 +7,10 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import need
-from ..progress import say
 from ..tables import DISCRIMINATOR
 from ..train import CONFIG
 from ..values import Natural, Options, Positional
-from .places import METADATA, check_place, model_in
-
-SETTINGS = "config.json"
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "model.onnx")
-PATTERNS = (
-    *(SETTINGS, *WEIGHTS, "model-*-of-*.safetensors", METADATA, "README.md"),
-    *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
-    *("[0-9]_*/config.json", "[0-9]_*/model.safetensors"),
-)
-"""The files of a model, and the modules of sentence-transformers. Those of its tokenizer are added,
-and nothing else is sent."""
+from .places import check_place, model_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,40 +69,3 @@ class Push(Options):
 
     def check(self) -> None:
         need("/" in self.repo_id, f"repo_id must be USER/NAME, not {self.repo_id!r}")
-
-    def send(self) -> dict[str, int]:
-        """Sends the files, but for a dry run. Returns their names and sizes in bytes."""
-        folder = Path(model_in(self.folder))
-        sizes = {str(f.relative_to(folder)): f.stat().st_size for f in files_of(folder)}
-        if self.dry_run:
-            return sizes
-        from huggingface_hub import HfApi
-
-        api = HfApi()
-        repo = api.create_repo(self.repo_id, private=self.private, exist_ok=True)
-        if self.revision is not None:
-            api.create_branch(repo.repo_id, branch=self.revision, exist_ok=True)
-        api.upload_folder(
-            repo_id=repo.repo_id,
-            folder_path=folder,
-            allow_patterns=list(sizes),
-            revision=self.revision,
-            commit_message=self.commit_message,
-        )
-        say(f"the model is at {repo}")
-        return sizes
-
-
-def files_of(folder: Path) -> list[Path]:
-    """The files that are sent. Raises UserError for a folder without a model."""
-    from ..text.tokenizer import TOKENIZER_FILES  # which imports numpy
-
-    patterns = (*PATTERNS, *TOKENIZER_FILES)
-    found = sorted({f for pattern in patterns for f in folder.glob(pattern) if f.is_file()})
-    names = {f.name for f in found if f.parent == folder}
-    need(
-        SETTINGS in names and bool(names.intersection(WEIGHTS)),
-        f"{folder} holds no model ({SETTINGS} with {WEIGHTS[0]} or {WEIGHTS[-1]}). Name a run, an "
-        "export or a fine-tuned model",
-    )
-    return found

@@ -13,6 +13,7 @@ from ..hub import file_of, must_be_reachable
 from ..tables import DISCRIMINATOR
 from ..train import CONFIG
 
+SETTINGS = "config.json"
 METADATA = "electrify.json"
 """The file of our model folders that says what the model is: its part (the network of a run, or
 "fine-tuned"), and of a network its objective, the meaning of its logits, its corpus and run, and an
@@ -45,7 +46,7 @@ def model_in(name: str) -> str:
     `electrify finetune`, otherwise the name itself. Raises UserError if a folder holds several
     fine-tuned models or none."""
     folder = Path(name)
-    if (folder / CONFIG).is_file() and (folder / DISCRIMINATOR / "config.json").is_file():
+    if (folder / CONFIG).is_file() and (folder / DISCRIMINATOR / SETTINGS).is_file():
         return str(folder / DISCRIMINATOR)
     if not (folder / SCORES).is_file():
         return name
@@ -68,6 +69,6 @@ def check_place(path: str) -> None:
     inside = sorted(config.parent for config in folder.glob("*/config.json"))
     hint = f"; did you mean {inside[0]}?" if inside else ""
     need(
-        (folder / "config.json").is_file(),
+        (folder / SETTINGS).is_file(),
         f"{path}: the folder holds no config.json, so it is not a Hugging Face model{hint}",
     )

@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Any, Self, TextIO
 from unicodedata import category
 
-from ..console import harmless
 from ..errors import UserError, need
 from ..exporting.places import check_place
 from ..files import written
 from ..onnx_models import must_be_of_torch
-from ..progress import Progress, duration, say
+from ..progress import Progress, duration, harmless, say
 from ..text.columns import TEXT_COLUMNS, text_columns
 from ..text.report import note_on_unknown
 from ..text.streams import ending_of, gathered

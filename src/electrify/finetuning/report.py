@@ -1,4 +1,5 @@
-"""Reports of fine-tuning runs: a row for each task, metric and model, as Markdown and CSV."""
+"""Reports of fine-tuning runs: a row for each task, metric and model, as Markdown and CSV; and as a
+plot: a panel for each task, a line for each model, a dot for each seed, a bar at the median."""
 
 from __future__ import annotations
 
@@ -15,10 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..console import harmless, inert
 from ..exporting.places import FROZEN, RANDOM
 from ..files import write
-from ..progress import aligned, say
+from ..progress import aligned, harmless, inert, say
 from .baselines import BASELINE
 from .metrics import is_lower_better, rank
 from .tasks import AVERAGES, TASKS

@@ -16,9 +16,8 @@ from ..model.encoder import Encoder
 from ..model.heads import Head, LinearHead
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
-from .losses import binary_ce
 from .metrics import entropy, histogram, replaced_share
-from .objective import Graded, Objective, Parts
+from .objective import Graded, Objective, Parts, binary_ce
 
 
 def reward(logits_M: Tensor, replaced_M: Tensor) -> Tensor:

@@ -14,9 +14,8 @@ from ..model.heads import Head, LinearHead
 from ..model.likelihood import CHUNK, log_probability
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
-from .losses import copy_log_probability
 from .metrics import apart, histogram, replaced_share
-from .objective import Graded, Objective, Parts
+from .objective import Graded, Objective, Parts, copy_log_probability
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,9 +21,8 @@ from ..model.likelihood import token_ce
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .contrast import Contrast, View
-from .losses import binary_ce, copy_log_probability
 from .metrics import apart, entropy, histogram, replaced_share
-from .objective import Graded, Objective, Parts
+from .objective import Graded, Objective, Parts, binary_ce, copy_log_probability
 
 Correction = Literal["plain", "gate", "copy", "none"]
 

@@ -15,9 +15,8 @@ from ..model.encoder import Encoder
 from ..model.heads import Head, LinearHead
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens, of_sequence, per_sequence
-from .losses import binary_ce
 from .metrics import apart, entropy, histogram, replaced_share
-from .objective import Graded, Objective, Parts
+from .objective import Graded, Objective, Parts, binary_ce
 
 
 @dataclass(frozen=True, kw_only=True)

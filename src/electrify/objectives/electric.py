@@ -17,9 +17,8 @@ from ..model.encoder import Encoder
 from ..model.heads import Head
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens, of_sequence, per_sequence
-from .losses import binary_ce
 from .metrics import histogram, replaced_share
-from .objective import Graded, Objective, Parts
+from .objective import Graded, Objective, Parts, binary_ce
 
 
 def noise_logit(energy_T: Tensor, log_q_T: Tensor, log_odds_T: Tensor) -> Tensor:

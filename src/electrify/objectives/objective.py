@@ -1,4 +1,5 @@
-"""The interface of every objective. Shape suffixes: T flat tokens, D hidden width."""
+"""The interface of every objective, and the losses that several share. Shape suffixes: N tokens
+graded, T flat tokens, D hidden width."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..architectures.architecture import Architecture
@@ -172,3 +174,18 @@ class Step(nn.Module):
         with torch.no_grad():
             watched = self.objective.watch(graded)
         return {name: one.detached() for name, one in watched.items()} | terms
+
+
+# ------------------------------------------------------------------ losses
+
+
+def binary_ce(logits_N: Tensor, target_N: Tensor) -> Tensor:
+    """[N] binary cross-entropy in nats, float32."""
+    return F.binary_cross_entropy_with_logits(logits_N.float(), target_N.float(), reduction="none")
+
+
+def copy_log_probability(log_p_T: Tensor, copy_T: Tensor, same_T: Tensor) -> Tensor:
+    """[T] log of c * 1[token = input] + (1 - c) * p(token), with c = sigmoid(copy) and same_T true
+    where the token asked for is the input."""
+    new_T = F.logsigmoid(-copy_T) + log_p_T
+    return torch.where(same_T, torch.logaddexp(F.logsigmoid(copy_T), new_T), new_T)

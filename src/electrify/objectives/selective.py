@@ -19,9 +19,8 @@ from ..model.heads import Head, Network, SelectionHead
 from ..model.likelihood import token_ce
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
-from .losses import binary_ce
 from .metrics import apart, entropy, histogram, replaced_share
-from .objective import Graded, Objective, Parts
+from .objective import Graded, Objective, Parts, binary_ce
 
 
 @dataclass(frozen=True)

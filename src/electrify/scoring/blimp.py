@@ -17,10 +17,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from ..console import harmless
 from ..errors import need
 from ..files import claim, json_text, must_be_ours, read_json, text_hash, write
-from ..progress import Progress, aligned, say
+from ..progress import Progress, aligned, harmless, say
 from ..text.tables import rows
 from .options import EvaluateConfig
 

@@ -13,13 +13,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ..console import harmless
 from ..errors import need
 from ..exporting.places import metadata_of
 from ..names import Named
 from ..onnx_models import Array, OnnxModel, is_onnx, padded
 from ..onnx_models import probabilities as probabilities_of
-from ..progress import say
+from ..progress import harmless, say
 from ..text.report import note_on_unknown
 from ..text.tokenizer import tokenised
 from ..values import given_texts

@@ -20,11 +20,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from .. import __version__
-from ..console import harmless
 from ..errors import UserError, need
 from ..names import nearest
 from ..process import thread_count
-from ..progress import say, show_progress
+from ..progress import harmless, say, show_progress
 from ..values import Count, Natural
 from . import ServeConfig
 from .batches import Batches, Job

@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ..console import inert
 from ..files import json_text
 from ..finetuning.report import markdown_table
-from ..progress import aligned
+from ..progress import aligned, inert
 from . import statistics
 from .budgets import BASELINES, RANDOM
 from .measures import MEAN_RANK, Score
