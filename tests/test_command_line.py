@@ -98,6 +98,12 @@ def test_lists_and_switches() -> None:
             cli.read("finetune", ["run", "--task", "cola", wrong])
 
 
+def test_nearly_a_flag_comes_before_a_flag_of_another_command() -> None:
+    for word, meant in (("--recipe", "mean --recipes"), ("--text-column", "is a flag of prepare")):
+        with pytest.raises(UserError, match=meant):
+            cli.read("compare", ["data", word, "1"])
+
+
 def test_help_of_a_command_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["help", "detect"]) == cli.main(["--help-all"]) == 0
     out = capsys.readouterr().out

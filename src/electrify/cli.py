@@ -285,7 +285,7 @@ def about(word: str, name: str, flags: Mapping[str, Option]) -> str:
     flag = word.replace("_", "-")
     fields = {option.name: flag for flag, option in flags.items()}
     having = [n for n in COMMANDS if flag in (option.word for option in options_of(class_of(n)))]
-    close = [] if having else difflib.get_close_matches(flag, flags, n=1)
+    close = difflib.get_close_matches(flag, flags, n=1, cutoff=0.9 if having else 0.6)
     likely = meant_by(flag[2:].replace("-", "_"), fields, MEANT)
     for meant in [fields[likely]] if likely else close:
         return f"there is no flag {word}; did you mean {meant}?"

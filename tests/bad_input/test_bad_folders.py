@@ -102,3 +102,13 @@ def test_a_spoilt_corpus(capsys, small_data, tmp_path, monkeypatch, name, spoil,
     assert says in mistake(capsys, *pretrain_words(data, tmp_path / "run", max_steps=2))
     assert not (tmp_path / "ran-from-npy").exists()
     assert not list(tmp_path.glob("run/checkpoint-*"))
+
+
+def test_a_study_on_a_corpus_that_lacks_a_file(capsys, small_data, tmp_path):
+    """Found before the first encoder is trained, in the plan, too."""
+    data = Path(shutil.copytree(small_data, tmp_path / "data"))
+    (data / "documents-valid-00000.npy").unlink()
+    words = ["compare", data, "--recipes", "bert-tiny", "--budgets", "1e12", "--plan-only"]
+    sentence = mistake(capsys, *words, "--output-dir", tmp_path / "out")
+    assert "documents-valid-00000.npy is missing" in sentence
+    assert not (tmp_path / "out").exists()

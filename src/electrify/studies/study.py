@@ -26,7 +26,7 @@ import yaml
 from ..errors import failing_as, must_have, need
 from ..files import claim, json_text, must_be_ours, text_hash, write
 from ..recipe import Entry, Recipe, entries, entry, joined
-from ..text.corpus import Corpus
+from ..text.corpus import Corpus, verify
 from ..text.streams import read_text
 from ..train.job import GUARDS, decisive
 from ..train.start import content_of, starts_of
@@ -100,6 +100,7 @@ def plan_study(config: CompareConfig) -> Study:
     folder. Raises UserError."""
     must_have("a study", "eval", "scipy", "sklearn")
     out, corpus = Path(config.output_dir), Path(config.data)
+    verify(corpus, max_bytes=0)
     text = Corpus(corpus, "train")
     measures, score = chosen(config)
     config = replace(config, tasks=tuple(measure.name for measure in measures))

@@ -200,7 +200,8 @@ def verify(folder: Path, *, max_bytes: int = 1 << 62, key: int = 0) -> None:
                 left -= size
     for name, digest in wanted.items():
         path = folder / name
-        same = path.is_file() and sha256(path) == digest
+        need(path.is_file(), f"{path} is missing", AGAIN)
+        same = sha256(path) == digest
         need(same, f"{path} does not have the hash in the manifest: it was changed", AGAIN)
 
 
