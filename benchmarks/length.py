@@ -35,7 +35,7 @@ from electrify.architectures.architecture import ExportedModel
 from electrify.architectures.keys import to_theirs
 from electrify.build import Vocabulary, build
 from electrify.recipe import load, override
-from electrify.tokens import from_sequences
+from electrify.tokens import Tokens
 from electrify.train.machine import (
     describe,
     keep_memory,
@@ -71,9 +71,12 @@ def model_of(size: str, length: int, vocab_size: int) -> ExportedModel:
 
 def ours(model: ExportedModel, batch: Batch, device: torch.device) -> Callable[[], Tensor]:
     encoder, head = model.encoder.to(device).train(), model.head.to(device).train()
-    length = batch.ids_RL.shape[1]
-    tokens = from_sequences(batch.masked_RL.tolist(), row_length=length, pad=SPECIAL.pad)
-    tokens = tokens.to(device)
+    rows, length = batch.ids_RL.shape
+    whole_T = torch.ones(rows * length, dtype=torch.long)  # a sequence fills its row
+    place_T = torch.arange(length).repeat(rows)
+    tokens = Tokens(
+        batch.masked_RL.flatten(), whole_T, place_T, torch.zeros_like(whole_T), row_length=length
+    ).to(device)
     at_M = batch.chosen_RL.flatten().nonzero()[:, 0].to(device)
     wanted_M = batch.ids_RL.flatten().to(device)[at_M]
     return lambda: F.cross_entropy(head(encoder(tokens)[at_M]).float(), wanted_M)

@@ -35,7 +35,6 @@ from electrify.train.dist import World
 from electrify.train.job import Job, TrainingData
 from electrify.train.loop import Run
 from electrify.train.machine import keep_memory, peak_memory_bytes, supports_bf16
-from electrify.train.start import discriminator_names
 from electrify.values import SpecialIds
 
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "data"))
@@ -127,7 +126,7 @@ class Ours:
         )
         data = TrainingData(loader, None, unigram_entropy=9.0)
         job = Job(config, folder, world, case.rows // world.size)
-        self.run = Run(built.objective, job, data, discriminator=discriminator_names(built))
+        self.run = Run(built.objective, job, data, discriminator=built.discriminator_names())
 
     def __call__(self) -> None:
         self.run.update(self.run.batch(self.run.step))

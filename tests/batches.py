@@ -21,7 +21,6 @@ from electrify.tokens import SpecialIds, Tokens, WordEdges
 from electrify.train.dist import World
 from electrify.train.job import Job, TrainingData
 from electrify.train.loop import Run
-from electrify.train.start import discriminator_names
 
 SPECIAL = SpecialIds(
     pad=0, unk=1, cls=2, sep=3, mask=4, others=(5, 1)
@@ -217,7 +216,7 @@ def run_of(config: Recipe, folder: Path, *, seed: int = 0, micro_rows: int | Non
     loader: Any = SimpleNamespace(phases=phases, batch=batch)
     data = TrainingData(loader, None, unigram_entropy=4.0)
     job = Job(config, folder, World(rank=0, size=1, device=torch.device("cpu")), micro_rows or rows)
-    return Run(made.objective, job, data, discriminator=discriminator_names(made))
+    return Run(made.objective, job, data, discriminator=made.discriminator_names())
 
 
 def at_of(chooser: Chooser, tokens: Tokens, draws: Draws) -> Tensor:
@@ -237,3 +236,23 @@ def p_of_draws(drawn: Tensor, probability_V: Tensor) -> float:
         assert counts[-1] <= 30
         counts, wanted = counts[:-1], wanted[:-1]
     return float(chisquare(counts, wanted * (counts.sum() / wanted.sum())).pvalue)
+
+
+def from_sequences(sequences: list[list[int]], *, row_length: int, pad: int) -> Tokens:
+    """One unpacked sequence per row, padded. Raises ValueError if one is longer than a row."""
+    ids_RL = torch.full((len(sequences), row_length), pad, dtype=torch.long)
+    seq_RL = torch.zeros_like(ids_RL)
+    pos_RL = torch.zeros_like(ids_RL)
+    for row, ids in enumerate(sequences):
+        if len(ids) > row_length:
+            raise ValueError(f"sequence {row} has {len(ids)} tokens, a row holds {row_length}")
+        ids_RL[row, : len(ids)] = torch.tensor(ids)
+        seq_RL[row, : len(ids)] = 1
+        pos_RL[row, : len(ids)] = torch.arange(len(ids))
+    return Tokens(
+        ids_RL.flatten(),
+        seq_RL.flatten(),
+        pos_RL.flatten(),
+        torch.zeros_like(seq_RL).flatten(),
+        row_length=row_length,
+    )

@@ -3,8 +3,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batches import from_sequences
 from electrify.draws import _PURPOSES, Draws, draws_for, hashed
-from electrify.tokens import SpecialIds, Tokens, from_sequences
+from electrify.tokens import SpecialIds, Tokens
 
 PURPOSES = list(_PURPOSES)
 MASK = (1 << 64) - 1

@@ -89,6 +89,7 @@ def test_a_text_file_is_prepared_for_the_start(capsys, finished, tmp_path, witho
     text = write_text(tmp_path / "text.txt", size=30_000, seed=3)
     start = tmp_path / "start"
     shutil.copytree(finished / "discriminator", start)
+    (tmp_path / "generator").mkdir()
     run = tmp_path / "run"
     fields = {"recipe": "electra-tiny", "init_discriminator": start, "max_steps": 6}
     assert pretrain(text, run, **fields, max_minutes=1e-6) == 75
@@ -97,7 +98,9 @@ def test_a_text_file_is_prepared_for_the_start(capsys, finished, tmp_path, witho
     tokenizers = (finished / "discriminator", tmp_path / "run-data" / "tokenizer")
     words = [json.loads((f / "tokenizer.json").read_text())["model"]["vocab"] for f in tokenizers]
     assert words[0] == words[1]
-    assert f"with the tokenizer of {start}" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"with the tokenizer of {start}" in said
+    assert f"starts anew. init_generator={tmp_path / 'generator'}" in said
 
 
 def test_init_from_the_folders_of_a_run(capsys, small_data, finished, tmp_path):

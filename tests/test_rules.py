@@ -10,9 +10,9 @@ from batches import VOCABULARY, counts_of, draws_of, terms_of, text_batch
 from electrify.build import build
 from electrify.errors import UserError
 from electrify.flop_counts import recipe_flops
+from electrify.methods import RECIPES
 from electrify.recipe import load, names, override
 from electrify.rules import check
-from electrify.tables import RECIPES
 from electrify.terms import weighted
 from electrify.train.optim import make_optimizer, parameter_groups
 from electrify.values import plain_yaml

@@ -304,6 +304,8 @@ class Prediction(Named):
     """Of question answering; empty if the context holds none."""
     answer_score: float | None = None
     no_answer_score: float | None = None
+    text: str | None = None
+    """What was given, but for the words of tagging."""
 
     def __repr__(self) -> str:
         known = (f"{name}={value!r}" for name, value in vars(self).items() if value is not None)
@@ -593,13 +595,11 @@ class Encoder(Named):
             several, pairs = map(list, zip(*several, strict=True))
         pairs = [pairs] if isinstance(pairs, str) else pairs
         rows = predict(predictor, several, pairs=pairs) if several else []
-        found = [
-            Prediction(
-                **{name.removeprefix("predicted_"): value for name, value in row.items()},
-                words=one if tags else None,
-            )
-            for row, one in zip(rows, several, strict=True)
-        ]
+        found = list[Prediction]()
+        for row, one in zip(rows, several, strict=True):
+            its: Any = {name.removeprefix("predicted_"): value for name, value in row.items()}
+            its["words" if tags else "text"] = one
+            found.append(Prediction(**its))
         return found[0] if alone else found
 
     @keywords(OF_EXAMPLES)

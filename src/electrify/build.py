@@ -15,12 +15,12 @@ from .corruption.choosing import Chooser, rarity
 from .corruption.corruptor import Corruptor, GeneratorParts, Source
 from .corruption.sampling import Sampling
 from .data.phases import phases_of
+from .methods import DISCRIMINATOR, made, other_exports
 from .model.embeddings import DisentangledWords, Shape, Words, own_table
 from .model.encoder import Encoder, encoders_of, for_rows
 from .model.heads import Network
 from .objectives.objective import Objective, Parts
 from .recipe import Corruption, Model, Recipe
-from .tables import DISCRIMINATOR, made, other_exports
 from .tokens import SpecialIds, WordEdges
 
 
@@ -48,6 +48,18 @@ class Built:
     def discriminator(self) -> ExportedModel:
         """The network that is the purpose of the run."""
         return self.exports[DISCRIMINATOR]
+
+    def discriminator_names(self) -> set[str]:
+        """The names of the parameters that belong to the discriminator and its heads. All other
+        parameters belong only to the generator and use its learning rate; among them is the table
+        under a disentangled one, which the encoder reads and does not train."""
+        encoder, head = self.discriminator.encoder, self.discriminator.head
+        own = {id(p) for part in (encoder, head) for p in part.parameters()}
+        if isinstance(encoder.embeddings.words, DisentangledWords):
+            own.discard(id(encoder.embeddings.words.base.weight))
+        parts = self.objective.generator_parts()
+        others = {id(p) for part in parts for p in part.parameters()} - own
+        return {n for n, p in self.objective.named_parameters() if id(p) not in others}
 
 
 def discriminator_shape(model: Model, vocab_size: int) -> Shape:

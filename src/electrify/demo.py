@@ -22,12 +22,12 @@ from .finetuning.baselines import TFIDF
 from .finetuning.options import FinetuneConfig, FinetuneSettings
 from .finetuning.run import finetune
 from .finetuning.tasks import Example, TaskData
+from .methods import DISCRIMINATOR
 from .progress import duration, harmless
 from .recipe import Recipe, load, override
 from .rules import check
 from .scoring.blimp import Pair
 from .scoring.word_substitution import Verdict, judge, planted_pairs, summary
-from .tables import DISCRIMINATOR
 from .text import pydocs
 from .text.corpus import MANIFEST, STATE
 from .text.options import PrepareConfig

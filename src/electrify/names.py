@@ -40,7 +40,8 @@ test_file -> validation_file
 test test_data test_dataset -> validation_file test_file
 train train_data train_dataset -> train_file
 output_dir save_dir path -> folder
-encoder -> discriminator
+encoder encoder_path encoder_dir -> discriminator
+final_loss train_loss training_loss -> loss
 num_tokens n_tokens -> tokens
 num_documents n_documents -> documents
 to_dataframe to_df -> to_pandas
@@ -69,10 +70,9 @@ load_model from_pretrained AutoModel -> load
 list_recipes models -> recipes
 upload push_to_hub -> push
 model_dir model_path -> path folder
-encoder_path encoder_dir -> discriminator
 num_parameters n_parameters params -> parameters
 results df dataframe -> to_pandas table
-final_loss train_loss losses -> loss history
+losses -> loss history
 best hypotheses -> texts
 predict_proba -> predict
 """)

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from annotated_types import Ge, Gt, Le, Lt
 
-from . import tables
+from . import methods
 from .errors import UserError
 from .names import nearest
 from .values import (
@@ -42,13 +42,13 @@ from .values import (
 
 
 class _Chosen:
-    """A section in which one field, CHOICE, names a row of tables.py."""
+    """A section in which one field, CHOICE, names a row of methods.yaml."""
 
     CHOICE: typing.ClassVar[str]
 
     @property
     def row(self) -> Any:
-        return tables.row_of(self.CHOICE, getattr(self, self.CHOICE))
+        return methods.row_of(self.CHOICE, getattr(self, self.CHOICE))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -419,7 +419,7 @@ class Recipe:
 
 SECTIONS = kinds(Recipe)
 CHOICES = {s: cls.CHOICE for s, cls in SECTIONS.items() if issubclass(cls, _Chosen)}
-"""The field of a section that names a row of tables.py."""
+"""The field of a section that names a row of methods.yaml."""
 SECTION_OF = {f.name: s for s, cls in SECTIONS.items() for f in dataclasses.fields(cls)}
 """Every field with its section."""
 DEFAULTS = {
@@ -474,7 +474,7 @@ def parse(text: str, where: str, *, trusted: bool = True) -> Recipe:
         if not isinstance(fields, dict):
             raise UserError(f"{where}: section {section} must hold fields, not {fields!r}")
         chosen = fields.get(CHOICES.get(section, ""), "")
-        if not (trusted or tables.is_imported(chosen)):
+        if not (trusted or methods.is_imported(chosen)):
             raise UserError(f"{where} names {chosen}, and code that a folder names is not run")
     below = shipped(str(like), f"{where}: ") if like is not None else {}
     return _recipe(merged(below, own), f"{where}: ")
@@ -547,7 +547,7 @@ electra-tiny and electra-small, the third 40 % of the peak."""
 @cache
 def _table(name: str) -> dict[str, dict[str, Any]]:
     """Rows of recipes/NAME.yaml."""
-    return plain_yaml((tables.RECIPES / f"{name}.yaml").read_text(encoding="utf-8"), name)
+    return plain_yaml((methods.RECIPES / f"{name}.yaml").read_text(encoding="utf-8"), name)
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -557,7 +557,7 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, dict
     for section in above.keys() & SECTIONS:
         had, fields, choice = found.get(section, {}), above[section], CHOICES.get(section, "")
         if choice in fields and fields[choice] != had.get(choice, DEFAULTS[choice]):
-            reset = {"term_weights", f"{choice}_options", *tables.options_of(choice)}
+            reset = {"term_weights", f"{choice}_options", *methods.options_of(choice)}
             had = {name: value for name, value in had.items() if name not in reset}
         found[section] = had | fields
     return found
@@ -597,11 +597,11 @@ def _section(section: str, values: Mapping[str, Any], before: str) -> Any:
     if choice := CHOICES.get(section):
         if ":" in getattr(its, choice):
             own = f"{choice}_options"
-            its = dataclasses.replace(its, **{own: tables.completed(its.row, getattr(its, own))})
-        for name in sorted(tables.options_of(choice) - {*its.row.options}):
+            its = dataclasses.replace(its, **{own: methods.completed(its.row, getattr(its, own))})
+        for name in sorted(methods.options_of(choice) - {*its.row.options}):
             if getattr(its, name) != DEFAULTS[name]:
                 rows = " or ".join(
-                    n for n, r in tables.rows_of(choice).items() if name in r.options
+                    n for n, r in methods.rows_of(choice).items() if name in r.options
                 )
                 chosen = getattr(its, choice)
                 raise UserError(f"{before}{name} is for {choice} {rows}, not {chosen}")
@@ -625,7 +625,7 @@ def _values(recipe: Recipe) -> dict[str, dict[str, Any]]:
         its = getattr(recipe, section)
         idle: set[str] = set()
         if choice := CHOICES.get(section):
-            idle = tables.options_of(choice) - {*its.row.options}
+            idle = methods.options_of(choice) - {*its.row.options}
             idle |= {f"{choice}_options"} if ":" not in getattr(its, choice) else set()
         found[section] = {name: v for name, v in vars(its).items() if name not in idle}
     return found

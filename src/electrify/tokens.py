@@ -112,26 +112,6 @@ class Tokens:
         )
 
 
-def from_sequences(sequences: list[list[int]], *, row_length: int, pad: int) -> Tokens:
-    """One unpacked sequence per row, padded. Raises ValueError if one is longer than a row."""
-    ids_RL = torch.full((len(sequences), row_length), pad, dtype=torch.long)
-    seq_RL = torch.zeros_like(ids_RL)
-    pos_RL = torch.zeros_like(ids_RL)
-    for row, ids in enumerate(sequences):
-        if len(ids) > row_length:
-            raise ValueError(f"sequence {row} has {len(ids)} tokens, a row holds {row_length}")
-        ids_RL[row, : len(ids)] = torch.tensor(ids)
-        seq_RL[row, : len(ids)] = 1
-        pos_RL[row, : len(ids)] = torch.arange(len(ids))
-    return Tokens(
-        ids_RL.flatten(),
-        seq_RL.flatten(),
-        pos_RL.flatten(),
-        torch.zeros_like(seq_RL).flatten(),
-        row_length=row_length,
-    )
-
-
 def per_sequence(values_T: Tensor, tokens: Tokens) -> Tensor:
     """[R, L + 1]: the sum of integers over sequence s of each row (s = 0 is padding)."""
     seq_RL = tokens.seq_T.view(-1, tokens.row_length)

@@ -10,11 +10,11 @@ import transformers
 from safetensors.torch import load_file
 from torch import Tensor
 
+from batches import from_sequences
 from electrify import detect
 from electrify.build import Built, Vocabulary, compose
 from electrify.recipe import load
 from electrify.text.corpus import Corpus
-from electrify.tokens import from_sequences
 from electrify.train import checkpoint
 
 SHORT: dict[str, Any] = {"num_hidden_layers": 2, "max_steps": 8, "logging_steps": 4}

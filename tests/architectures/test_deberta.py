@@ -15,13 +15,13 @@ import transformers
 from safetensors.torch import save_file
 from short_runs import SHORT, STILL, TEXTS, config_of, detects_as_the_run, network, same, weights_of
 
+from batches import from_sequences
 from electrify import cli, detect
 from electrify.exporting.agreement import ExportError, check_folder
 from electrify.exporting.loading import quiet
 from electrify.recipe import load
 from electrify.scoring.pll import load_scorer
 from electrify.text.corpus import Corpus
-from electrify.tokens import from_sequences
 from published import DEBERTA_V3
 from small import DROPOUT, mistake, pretrain_words, run
 

@@ -9,7 +9,7 @@ import torch
 from scipy.stats import kstest, truncnorm
 from torch import Tensor, nn
 
-from batches import SPECIAL, VOCABULARY, built, tiny
+from batches import SPECIAL, VOCABULARY, built, from_sequences, tiny
 from electrify.build import Built, Vocabulary, build
 from electrify.model import attention, relative
 from electrify.model.embeddings import Shape
@@ -30,7 +30,6 @@ from electrify.model.init import (
     subspace_width,
 )
 from electrify.model.positions import Rotary
-from electrify.tokens import from_sequences
 
 # The deviation of a standard normal that is cut at 2: what `std .02` and `.1` of the tables come
 # out as.

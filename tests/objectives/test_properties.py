@@ -29,7 +29,6 @@ from electrify.objectives.electric import noise_logit
 from electrify.objectives.objective import binary_ce
 from electrify.terms import weighted
 from electrify.tokens import Tokens
-from electrify.train.start import discriminator_names
 from systems import SYSTEMS
 from variants import VARIANTS
 
@@ -167,7 +166,7 @@ def test_only_the_generators_parameters_take_its_learning_rate(name, fields, hea
     """Every head on the discriminator is kept; the baseline reads the generator."""
     b = built(f"{name}-tiny", tie="none", **fields)
     names = {n for n, _ in b.objective.named_parameters()}
-    kept = discriminator_names(b)
+    kept = b.discriminator_names()
     assert {n for n in names if n.startswith(("encoder.", "head.", *heads))} == kept
     assert all(n.startswith(("corruptor.", "baseline_head.")) for n in names - kept)
 

@@ -20,6 +20,7 @@ from electrify.errors import UserError
 from electrify.finetuning.options import FinetuneConfig, FinetuneSettings
 from electrify.finetuning.run import SCORES, finetune
 from electrify.flop_counts import recipe_flops
+from electrify.methods import DISCRIMINATOR
 from electrify.recipe import dump, override
 from electrify.studies import one_run
 from electrify.studies import run as run_module
@@ -28,7 +29,6 @@ from electrify.studies.one_run import OUTCOME, pretrain_and_measure
 from electrify.studies.options import CompareConfig
 from electrify.studies.run import LOG, Runner, forecast, result_of
 from electrify.studies.study import PRETRAIN, plan_study, read_results
-from electrify.tables import DISCRIMINATOR
 from electrify.train import run as pretraining
 from small import Process, electrify, records
 

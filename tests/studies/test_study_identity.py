@@ -13,6 +13,7 @@ from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
 from electrify.errors import UserError
 from electrify.finetuning.tasks import TASKS
+from electrify.methods import DISCRIMINATOR
 from electrify.recipe import load, override
 from electrify.studies import study as studies
 from electrify.studies.budgets import UNTRAINED
@@ -31,7 +32,6 @@ from electrify.studies.study import (
     write_results,
     write_study,
 )
-from electrify.tables import DISCRIMINATOR
 from electrify.text.corpus import Corpus
 from electrify.train.run import pretrain
 

@@ -13,7 +13,7 @@ from vocabularies import LIKE_BERT, asked
 
 from electrify.text import encode
 from electrify.text.dedup import Seen, digest, fraction
-from electrify.text.encode import Encoder, read_part, start, write_part
+from electrify.text.encode import TextToIds, read_part, start, write_part
 from electrify.text.vocabulary import train
 
 TEXTS = [
@@ -30,9 +30,9 @@ def tokenizer_json(kind: str = "wordpiece") -> str:
 
 
 @cache
-def encoders() -> tuple[Encoder, Encoder]:
+def encoders() -> tuple[TextToIds, TextToIds]:
     """One that remembers chunks, and one that does not."""
-    fast, plain = Encoder(tokenizer_json()), Encoder(tokenizer_json())
+    fast, plain = TextToIds(tokenizer_json()), TextToIds(tokenizer_json())
     assert fast._splits
     plain._splits = False
     return fast, plain
@@ -81,7 +81,7 @@ def test_pieces_end_where_windows_do(kind, splitting, monkeypatch):
     monkeypatch.setattr(encode, "PIECE", 1000)
     for text in texts:
         expected = made.encode(text, add_special_tokens=False).ids
-        lengths, ids, _ = Encoder(made.to_str())([text])
+        lengths, ids, _ = TextToIds(made.to_str())([text])
         assert ids.tolist() == expected
         assert lengths.tolist() == [len(expected)]
 

@@ -10,8 +10,8 @@ import pytest
 from electrify.errors import UserError
 from electrify.text.corpus import read_manifest
 from electrify.text.options import PrepareConfig
-from electrify.text.prepare import prepare
-from electrify.text.report import beginnings, keeping_accents, look, note_on_unknown
+from electrify.text.prepare import keeping_accents, prepare
+from electrify.text.report import beginnings, look, note_on_unknown
 from electrify.text.sources import choose_sources
 from electrify.text.tokenizer import load_tokenizer, reading_text
 from small import mistake

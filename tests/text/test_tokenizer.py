@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, XLNetTokenizer
 from vocabularies import AUTO, EVERY, LIKE_BERT, NONE, SPACES, asked, some_texts, trained
 
 from electrify.errors import UserError
-from electrify.text.encode import Encoder
+from electrify.text.encode import TextToIds
 from electrify.text.tokenizer import (
     load_tokenizer,
     reading_text,
@@ -146,7 +146,7 @@ def test_special_tokens_in_text_are_text(kind: str, splitting: str, tmp_path: Pa
     options = asked(kind, splitting, min_frequency=2)
     trained = train(SPECIAL_TEXTS * 50, options)
     save_trained(trained, tmp_path / "t", options)
-    encode = Encoder(trained.to_str(), unk=1)
+    encode = TextToIds(trained.to_str(), unk=1)
     reader = reading_text(load_tokenizer(tmp_path / "t"))
     for text in SPECIAL_TEXTS:
         _, ids, unknown = encode([text])

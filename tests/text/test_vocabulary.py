@@ -19,7 +19,7 @@ from vocabularies import AUTO, EVERY, NONE, SPACES, asked, some_texts, trained
 
 from electrify.errors import UserError
 from electrify.text import vocabulary as module
-from electrify.text.encode import Encoder
+from electrify.text.encode import TextToIds
 from electrify.text.tokenizer import plain as plain_tokenizer
 from electrify.text.tokenizer import save_trained, word_edges
 from electrify.text.vocabulary import enough, train
@@ -122,7 +122,7 @@ def test_what_is_unknown_falls_with_the_size_and_never_jumps(short_mb, monkeypat
         unknown = {}
         for kind in ("wordpiece", "character"):
             made = vocabulary(texts, kind, AUTO, vocab_size=size).to_str()
-            unknown[kind] = Encoder(made, unk=1)(texts)[2].sum() / len(drawn)
+            unknown[kind] = TextToIds(made, unk=1)(texts)[2].sum() / len(drawn)
         assert unknown["wordpiece"] <= unknown["character"] + 0.01
         shares.append(unknown["wordpiece"])
     assert shares == sorted(shares, reverse=True)

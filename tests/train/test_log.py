@@ -118,6 +118,7 @@ def test_wandb_is_sent_the_recipe_and_the_same_numbers(tmp_path: Path, monkeypat
     monkeypatch.setitem(sys.modules, "wandb", stand_in)
     monkeypatch.setenv("WANDB_PROJECT", "mine")
     for run, resumed in ((tmp_path / "a", None), (tmp_path / "a", 1), (tmp_path / "b", None)):
+        run.mkdir(exist_ok=True)
         with open_log(run, resumed, "wandb") as log:
             log.write({"kind": "train", "step": 2, "loss": 0.5, "text": "no number"})
             log.write({"kind": "event", "step": 2, "number": 1})

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..methods import class_at, row_of, rows_of
 from ..recipe import DEFAULTS
-from ..tables import class_at, row_of, rows_of
 from .architecture import Architecture
 
 

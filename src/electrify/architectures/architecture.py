@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import need
+from ..methods import class_at
 from ..model.attention import Direction, SharedContext
 from ..model.embeddings import DisentangledWords, Shape, Words
 from ..model.encoder import Contexts, Encoder
 from ..model.heads import BinaryHead, Head, HeadKind, LinearHead, LMHead, Network, SelectionHead
 from ..model.init import init_words
-from ..tables import class_at
 from ..tokens import SpecialIds, Tokens
 from .keys import LABELS, KeyTable, to_theirs
 

@@ -142,7 +142,7 @@ class Corrupted:
 class Corruptor(Protocol):
     """Changes text. It decides in `plan`, on the CPU, and runs its networks, if it has any, when it
     is called. Its class has a class method `build(source, **options)`, which takes the fields of
-    its row's own options (tables.py)."""
+    its row's own options (methods.py)."""
 
     chooser: Chooser
 

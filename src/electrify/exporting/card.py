@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 
 from ..architectures.architecture import ExportedModel, Usage
+from ..methods import DISCRIMINATOR, Exported, asked_of, generator_words, other_exports
 from ..progress import duration, inert
 from ..recipe import STARTS, Recipe, first_asked, override, values_of
-from ..tables import DISCRIMINATOR, Exported, asked_of, generator_words, other_exports
 from ..train import METRICS
 from ..train.log import read
 from .places import may_be_on_hub

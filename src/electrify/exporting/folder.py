@@ -30,10 +30,10 @@ from ..architectures.architecture import ExportedModel
 from ..build import Built, Vocabulary, at_step, compose, dropout_of
 from ..errors import UserError, failing_as, need
 from ..files import json_text, must_be_ours, read_json, text_hash, written
+from ..methods import DISCRIMINATOR, meaning_of
 from ..onnx_models import GRAPH
 from ..progress import say
 from ..recipe import Recipe, load
-from ..tables import DISCRIMINATOR, meaning_of
 from ..text.corpus import TOKENIZER
 from ..text.tokenizer import (
     TOKENIZER_FILES,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import need
-from ..tables import DISCRIMINATOR
+from ..methods import DISCRIMINATOR
 from ..train import CONFIG
 from ..values import Natural, Options, Positional
 from .places import check_place, model_in

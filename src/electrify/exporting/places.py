@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import need
 from ..files import read_json
 from ..hub import file_of, must_be_reachable
-from ..tables import DISCRIMINATOR
+from ..methods import DISCRIMINATOR
 from ..train import CONFIG
 
 SETTINGS = "config.json"

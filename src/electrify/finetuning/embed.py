@@ -23,10 +23,11 @@ from ..files import written
 from ..progress import Progress
 from ..text.streams import ending_of
 from ..values import given_texts
-from . import new_texts
+from . import new_texts, output
 from .encoding import TextRows, fitting
-from .new_texts import After, Files
+from .new_texts import Files
 from .options import EmbedConfig
+from .output import After
 from .tasks import Example
 
 Array = np.ndarray[Any, Any]
@@ -171,7 +172,7 @@ def embed_files(options: EmbedConfig) -> str:
     all; returns what it did. Mistakes in files and options are reported before the model is loaded.
     Raises UserError."""
     began = time.monotonic()
-    new_texts.must_be_ready(options, options.output_file)
+    output.must_be_ready(options, options.output_file)
     files, corpus = Files.of(options, pairs=False), None
     (first, *_) = files.check()
     if given := options.center or options.whiten:
@@ -180,15 +181,15 @@ def embed_files(options: EmbedConfig) -> str:
         corpus.check()
     embedder = embedder_of(options)
     path = Path(options.output_file)
-    columns = list(new_texts.joined(first, {"embedding": None}))
-    with new_texts.threads_of(options, embedder), written(path) as part, part.open("wb") as stream:
+    columns = list(output.joined(first, {"embedding": None}))
+    with output.threads_of(options, embedder), written(path) as part, part.open("wb") as stream:
         vectors = _vectors(options, embedder, files, corpus)
         if path.suffix.lower() == ".npy":
             _npy(stream, vectors, embedder.reader.width)
         else:
             _parquet(stream, vectors, columns, embedder.reader.width)
-    new_texts.tell([embedder.text_rows.note(), "" if corpus else closeness(options.model)])
-    return new_texts.done(options.output_file, embedder.text_rows.texts, began)
+    output.tell([embedder.text_rows.note(), "" if corpus else closeness(options.model)])
+    return output.done(options.output_file, embedder.text_rows.texts, began)
 
 
 def closeness(model: str) -> str:
@@ -206,11 +207,11 @@ def _vectors(options: EmbedConfig, embedder: Any, files: Files, corpus: Files | 
     transform = None
     if corpus is not None:
         title = "whiten" if options.whiten else "center"
-        blocks = (block for _, block in new_texts.in_blocks(corpus, embedder, title=title))
+        blocks = (block for _, block in output.in_blocks(corpus, embedder, title=title))
         width, whiten = embedder.reader.width, options.whiten is not None
         transform = fitted(blocks, width=width, whiten=whiten, shown=corpus.paths[0])
         embedder.text_rows.texts = embedder.text_rows.truncated = 0
-    for items, vectors_ND in new_texts.in_blocks(files, embedder, title="embed"):
+    for items, vectors_ND in output.in_blocks(files, embedder, title="embed"):
         yield items, vectors_ND if transform is None else transform(vectors_ND)
 
 
@@ -238,7 +239,7 @@ def _parquet(stream: IO[bytes], blocks: Blocks, columns: Sequence[str], width: i
     schema = pa.schema([*texts, (vector, pa.list_(pa.float32(), width))])
     with parquet.ParquetWriter(stream, schema) as writer:
         for items, vectors_ND in blocks:
-            rows = [new_texts.cells_of(item.columns, columns) for item in items]
+            rows = [output.cells_of(item.columns, columns) for item in items]
             cells = map(pa.array, zip(*rows, strict=True))
             vectors = pa.FixedSizeListArray.from_arrays(pa.array(vectors_ND.reshape(-1)), width)
             writer.write_table(pa.table([*cells, vectors], schema=schema))
@@ -270,8 +271,8 @@ def embed(
             if show_progress_bar:
                 bar.advance(len(block_ND))
     found_ND = np.concatenate(found)
-    unknown = new_texts.unknown_note(embedder, map(Example, given))
-    new_texts.tell([unknown, embedder.text_rows.note()])
+    unknown = output.unknown_note(embedder, map(Example, given))
+    output.tell([unknown, embedder.text_rows.note()])
     if corpus is not None:
         blocks = _blocks(embedder, given_texts(corpus), size)
         how: dict[str, Any] = {"width": width, "whiten": whiten is not None}

@@ -21,10 +21,11 @@ from ..onnx_models import OnnxModel, is_onnx, probabilities
 from ..progress import say
 from ..text.streams import ending_of
 from ..values import given_texts
-from . import encoding, new_texts
+from . import encoding, output
 from .encoding import Answers, Lists, TextRows
-from .new_texts import After, Files, Predicted, rounded
+from .new_texts import Files
 from .options import FinetuneConfig, PredictConfig
+from .output import After, Predicted, rounded
 from .tasks import MAX_SEQ_LENGTH, Example, Kind, Question, Sentence, saved
 
 USED_BY = {
@@ -164,19 +165,19 @@ def predict_files(options: PredictConfig) -> str:
     at all, or to standard output; returns what it did. Mistakes in files and options are reported
     before the model is loaded. Raises UserError."""
     began = time.monotonic()
-    new_texts.must_be_ready(options, options.output_file)
+    output.must_be_ready(options, options.output_file)
     what = saved(options.model)
     trained = what.reading.get("pairs")
     files = Files.of(options, what.kind, pairs=trained, pair_column=options.pair_column)
     firsts = files.check()
     predictor = Predictor(options)
-    new_texts.tell([pairs_warning(trained, getattr(firsts[0].example, "pair", None) is not None)])
+    output.tell([pairs_warning(trained, getattr(firsts[0].example, "pair", None) is not None)])
     for path, item in zip(files.paths, firsts, strict=True):
         if item.lines and ending_of(path) in (".txt", ".tsv"):
             say(f"{path} is read as columns. If it holds texts, give them as .jsonl or .csv")
-    new_texts.write_results(options, files, predictor, title="predict")
-    new_texts.tell([predictor.text_rows.note()])
-    return new_texts.done(options.output_file, predictor.examples, began)
+    output.write_results(options, files, predictor, title="predict")
+    output.tell([predictor.text_rows.note()])
+    return output.done(options.output_file, predictor.examples, began)
 
 
 # ------------------------------------------------------------------ from Python
@@ -197,9 +198,9 @@ def predict(
     """The predictions for texts: for each a dict of the columns that the command writes. See
     `electrify.predict`. Raises UserError."""
     examples = _examples(predictor.kind, texts, pairs)
-    new_texts.tell([pairs_warning(predictor.reading.get("pairs"), pairs is not None)])
+    output.tell([pairs_warning(predictor.reading.get("pairs"), pairs is not None)])
     found = predictor(examples)
-    new_texts.tell([new_texts.unknown_note(predictor, examples), predictor.text_rows.note()])
+    output.tell([output.unknown_note(predictor, examples), predictor.text_rows.note()])
     return found
 
 

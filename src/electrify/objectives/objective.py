@@ -97,7 +97,7 @@ class Objective(nn.Module, ABC):
     """Grades corrupted text: a generator's and the discriminator's losses.
 
     Its class has a class method `build(parts, **options)`, which takes the fields of its row's own
-    options (tables.py).
+    options (methods.py).
 
     The loop calls `plan` in the loader's thread and then the objective itself; what is only watched
     is computed by metrics.py from what the forward pass leaves.
@@ -152,7 +152,7 @@ class Objective(nn.Module, ABC):
     def networks(self) -> dict[str, Network]:
         """The networks that it can leave beside the discriminator, by the name of their
         folder: those that the rows of the objective and of the corruptor name. The options of a run
-        decide which of them it trains to the end, and leaves (tables.py)."""
+        decide which of them it trains to the end, and leaves (methods.py)."""
         return self.corruptor.networks()
 
     def generator_parts(self) -> list[nn.Module]:

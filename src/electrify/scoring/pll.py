@@ -32,9 +32,10 @@ from ..architectures.architecture import Architecture
 from ..errors import need
 from ..exporting.loading import load_config, load_tokenizer, load_weights, made_for, positions_of
 from ..exporting.places import metadata_of
-from ..finetuning.new_texts import Files, done, must_be_ready, rounded, write_results
+from ..finetuning.new_texts import Files
+from ..finetuning.output import done, must_be_ready, rounded, write_results
+from ..methods import class_at
 from ..onnx_models import Array, padded
-from ..tables import class_at
 from ..text.tokenizer import tokenised
 from ..train.machine import choose, computing_with, pick_device
 from ..values import given_texts

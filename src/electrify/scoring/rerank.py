@@ -22,7 +22,7 @@ from annotated_types import MinLen
 
 from ..errors import must_have, need
 from ..files import write
-from ..finetuning.new_texts import must_be_ready
+from ..finetuning.output import must_be_ready
 from ..names import Named
 from ..onnx_models import Array
 from ..progress import Progress, aligned

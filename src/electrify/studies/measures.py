@@ -32,12 +32,12 @@ from ..finetuning.known import folder_of, read_task
 from ..finetuning.options import FinetuneConfig, FinetuneSettings
 from ..finetuning.run import finetune
 from ..finetuning.tasks import TaskData, tasks_named
+from ..methods import DISCRIMINATOR, other_exports
 from ..names import nearest
 from ..recipe import Recipe
 from ..scoring.blimp import judge, read_blimp
 from ..scoring.pll import load_scorer
 from ..scoring.word_substitution import COUNT, planted_pairs
-from ..tables import DISCRIMINATOR, other_exports
 from ..text.streams import read_text
 from ..values import plain_yaml
 from .options import CompareConfig

@@ -1,5 +1,4 @@
-"""A prepared corpus: its files, their reader, the writer of its shards, and DATA as the user gives
-it, which may be text that is prepared first.
+"""A prepared corpus: its files, their reader, and the writer of its shards.
 
     DATA/manifest.json                 what is here, from what, with which options, with the size
                                        and sha256 of every file
@@ -131,6 +130,11 @@ def read_manifest(folder: Path) -> Manifest:
     from pydantic import TypeAdapter
 
     return TypeAdapter(Manifest).validate_python(fields)
+
+
+def is_prepared(data: str) -> bool:
+    """Whether it is a prepared corpus, by its manifest."""
+    return (Path(data) / MANIFEST).exists()
 
 
 def is_unfinished(folder: Path) -> bool:
@@ -282,11 +286,3 @@ def put_array(path: Path, array: np.ndarray) -> str:
     with written(path) as part, part.open("wb") as file:
         np.save(file, array, allow_pickle=False)
     return sha256(path)
-
-
-# ------------------------------------------------------------------ DATA
-
-
-def is_prepared(data: str) -> bool:
-    """Whether it is a prepared corpus, by its manifest."""
-    return (Path(data) / MANIFEST).exists()

@@ -46,7 +46,7 @@ validation split."""
 def start(tokenizer: str, unk: int, dtype: str) -> Callable[[Task], tuple[Path, bytes]]:
     """Returns the function that makes the part of a task. tokenizer: the content of a
     tokenizer.json."""
-    encode = Encoder(tokenizer, unk=unk)
+    encode = TextToIds(tokenizer, unk=unk)
 
     def handle(task: Task) -> tuple[Path, bytes]:
         path, texts, valid = task
@@ -82,10 +82,10 @@ def counted(texts: list[str], unknown: np.ndarray) -> dict[str, int]:
 
 def unknown_in(tokenizer: str, texts: list[str], *, unk: int) -> dict[str, int]:
     """The counts of the texts for the content of a tokenizer.json."""
-    return counted(texts, Encoder(tokenizer, unk=unk)(texts)[2])
+    return counted(texts, TextToIds(tokenizer, unk=unk)(texts)[2])
 
 
-class Encoder:
+class TextToIds:
     """Texts -> token ids without special tokens, for the content of a tokenizer.json.
 
     A tokenizer like BERT's never looks across white space, so a text's ids are the concatenated ids

@@ -25,11 +25,12 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import compress
 from pathlib import Path
 from shlex import quote
 from typing import Any
+from unicodedata import category, normalize
 
 from ..errors import UserError, must_have, need
 from ..files import claim, json_text, read_json, sha256, write, written
@@ -39,7 +40,7 @@ from .dedup import Pair, Sample, Seen, digest, fraction, is_held_out
 from .documents import documents
 from .encode import Task, read_part, start, unknown_in, write_part
 from .options import PrepareConfig
-from .report import COUNTED, beginnings, keeping_accents, look, must_know
+from .report import COUNTED, beginnings, look, must_know
 from .sources import Source, choose_sources, shown
 from .streams import gathered
 from .tokenizer import (
@@ -59,6 +60,9 @@ TASK_CHARACTERS = 1 << 22
 TASK_DOCUMENTS = 1 << 15
 TOKENIZER_CONTENT = "tokenizer_content"
 """The hash of a tokenizer that was given: many folders are called `tokenizer`."""
+ACCENTED = 0.01
+"""The share of words with an accent above which accents are kept. In English it is some 0.1 %, in
+German 5 %, in French and Polish more."""
 NO_MATTER = ("inputs", "output_dir", "workers", "engine", "allow_unk", "preset")
 """Options that do not affect the bytes of the result, or that are not as they were given in another
 place."""
@@ -108,6 +112,23 @@ def prepare(options: PrepareConfig) -> corpus.Manifest:
             raise
         shutil.rmtree(begun.parent)
         return manifest
+
+
+def keeping_accents(texts: list[str], options: PrepareConfig) -> PrepareConfig:
+    """The options, with accents kept where many words have one and the user did not say whether to
+    remove them: in most languages but English they carry a meaning."""
+    if not (options.trains_tokenizer and options.lowercase and options.strip_accents is None):
+        return options
+    words = [word for text in texts for word in text.split()]
+    # Umlauts and vowel signs, too: whatever stripping accents changes.
+    letters = set[str]().union(*words)
+    marked = {c for c in letters if "Mn" in map(category, normalize("NFD", c))}
+    share = sum(not marked.isdisjoint(word) for word in words) / max(len(words), 1)
+    if share <= ACCENTED:
+        return options
+    why = f"because {share:.1%} of the words have one"
+    say(f"accents are kept, {why}. --strip-accents removes them")
+    return replace(options, strip_accents=False)
 
 
 def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:

@@ -7,10 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
 from typing import Any
-from unicodedata import category, normalize
+from unicodedata import category
 
 import numpy as np
 
@@ -45,8 +44,6 @@ LEAST_LINES = 50
 CAPITALS = 0.05
 INNER_CAPITALS = 0.5
 IDEOGRAPHS = 0.3
-# In English some 0.1 % of the words have an accent, in German 5 %, in French and Polish more.
-ACCENTED = 0.01
 # The characters that BERT's normalisation sets apart, except rare ones.
 _IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 
@@ -70,23 +67,6 @@ def beginnings(sources: list[Source], options: PrepareConfig) -> list[str]:
                 kept += text[: limit - len(kept)]
             found.append(kept)
     return found
-
-
-def keeping_accents(texts: list[str], options: PrepareConfig) -> PrepareConfig:
-    """The options, with accents kept where many words have one and the user did not say whether to
-    remove them: in most languages but English they carry a meaning."""
-    if not (options.trains_tokenizer and options.lowercase and options.strip_accents is None):
-        return options
-    words = [word for text in texts for word in text.split()]
-    # Umlauts and vowel signs, too: whatever stripping accents changes.
-    letters = set[str]().union(*words)
-    marked = {c for c in letters if "Mn" in map(category, normalize("NFD", c))}
-    share = sum(not marked.isdisjoint(word) for word in words) / max(len(words), 1)
-    if share <= ACCENTED:
-        return options
-    why = f"because {share:.1%} of the words have one"
-    say(f"accents are kept, {why}. --strip-accents removes them")
-    return replace(options, strip_accents=False)
 
 
 def look(texts: list[str], options: PrepareConfig, formats: set[str]) -> str:

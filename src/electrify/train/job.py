@@ -15,9 +15,9 @@ from ..data.phases import phases_of
 from ..errors import UserError, need
 from ..files import read_json
 from ..flop_counts import first_stage_flops
+from ..methods import DISCRIMINATOR, class_at
 from ..model.embeddings import Shape
 from ..recipe import STARTS, Recipe, values_of, with_batch
-from ..tables import DISCRIMINATOR, class_at
 from ..text.corpus import TOKENIZER, Corpus
 from . import FACTS, GENERATOR_STAGE, checkpoint, dist
 from .loop import Run
@@ -26,7 +26,6 @@ from .monitor import unigram_entropy
 from .start import (
     GENERATOR,
     content_of,
-    discriminator_names,
     is_same,
     must_know_the_words,
     starting_point,
@@ -158,7 +157,7 @@ def split_batch(recipe: Recipe, processes: int) -> tuple[Recipe, int]:
 def threads_of(job: Job, before: int | None) -> int:
     """The threads with which this run computes, as many as before where it goes on."""
     recipe = job.recipe
-    if before is None and (stage := facts_of(job.folder / GENERATOR_STAGE)):
+    if before is None and (stage := run_json_of(job.folder / GENERATOR_STAGE)):
         before = stage["machine"]["threads"]
     return choose(
         recipe.train.threads,
@@ -182,13 +181,13 @@ def assembled(job: Job, data: TrainingData, *, fresh: bool) -> tuple[Run, Built]
     how = {"fresh": fresh, "main": job.world.is_main}
     with dist.together():
         built = starting_point(job.recipe, job.generator, data.corpus, starts, **how)
-    return Run(built.objective, job, data, discriminator=discriminator_names(built)), built
+    return Run(built.objective, job, data, discriminator=built.discriminator_names()), built
 
 
 # ------------------------------------------------------------------ the same run
 
 
-def facts_of(folder: Path) -> dict[str, Any] | None:
+def run_json_of(folder: Path) -> dict[str, Any] | None:
     """run.json of the run that goes on in the folder; None if none does: without a checkpoint it
     begins anew."""
     return read_json(folder / FACTS) if checkpoint.steps(folder) else None

@@ -18,15 +18,15 @@ from ..data.loader import prefetch
 from ..data.phases import phases_of
 from ..errors import UserError, need
 from ..flop_counts import RecipeFlops, recipe_flops
+from ..methods import RECIPES
 from ..progress import say
 from ..recipe import Entry, Recipe, entries, load, override
 from ..rules import LONG_WARMUP, periods
-from ..tables import RECIPES
 from ..text.corpus import Corpus
 from ..text.prepare import prepared
 from ..values import plain_yaml
 from . import CONFIG, dist
-from .job import WARMUPS, Job, assembled, facts_of, set_up, split_batch, threads_of
+from .job import WARMUPS, Job, assembled, run_json_of, set_up, split_batch, threads_of
 from .machine import computing_with, keep_memory, pick_device, with_machine
 from .options import Pretrain
 
@@ -168,7 +168,7 @@ def auto(options: Pretrain) -> tuple[Path, Recipe]:
     run, fields = Path(options.output_dir), options.changes
     flops, minutes = options.flops, options.train_minutes
     folder, budgets = prepared(options.data, run, tokenizer=options.start), measured_budgets()
-    if minutes is not None and facts_of(run):
+    if minutes is not None and run_json_of(run):
         return folder, override(load(run / CONFIG, trusted=False), fields)
     vocab_size = Corpus(folder, "train").manifest.vocab_size
 

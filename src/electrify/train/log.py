@@ -45,7 +45,6 @@ class MetricsLog:
         if rank != 0:
             return
         self._path, self._recipe = run / METRICS, recipe
-        run.mkdir(parents=True, exist_ok=True)
         self._open(-1 if resume_step is None else resume_step)
 
     def _open(self, step: int) -> None:

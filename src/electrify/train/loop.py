@@ -347,11 +347,11 @@ class Run:
                 f"the same run with {behind.kind}=skip leaves such updates out, or {BEGIN_ANEW}"
             )
         with together():
-            tensors, facts = found or checkpoint.load(checkpoint.folder_of(folder, step))
-        facts["left_out"] = self.batch_number(behind.step) - step
-        facts["seconds"] = state.meter.seconds_before
-        facts["guard"]["refused"] = state.guard.refused
-        state.load(tensors, facts)
+            tensors, rest = found or checkpoint.load(checkpoint.folder_of(folder, step))
+        rest["left_out"] = self.batch_number(behind.step) - step
+        rest["seconds"] = state.meter.seconds_before
+        rest["guard"]["refused"] = state.guard.refused
+        state.load(tensors, rest)
         if self.graphs:
             self.graphs.forget()  # the optimiser's state lies elsewhere now
         state.meter.begin_line(step=step, tokens=state.tokens_seen())
@@ -499,11 +499,11 @@ class Run:
         """Writes a checkpoint of the current step. Called on all ranks; rank 0 writes. Raises
         UserError if the disk fails."""
         job, main = self.job, self.world.is_main
-        tensors, facts = self.state.tensors(keep=main), self.state.facts()
+        tensors, rest = self.state.tensors(keep=main), self.state.rest()
         how = {"keep": self.settings.save_total_limit, "spared": job.milestones}
         with together():
             if main:
-                checkpoint.save(job.folder, self.step, tensors, facts, **how)
+                checkpoint.save(job.folder, self.step, tensors, rest, **how)
 
     def must_stop(self, stop: Stop) -> bool:
         """Whether a signal or the deadline ends the run at this update, the same on all ranks."""

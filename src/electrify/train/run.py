@@ -28,9 +28,9 @@ from ..draws import hashed
 from ..errors import UserError, must_have, need
 from ..exporting.folder import export_run
 from ..files import claim, must_be_ours, write, written
+from ..methods import DISCRIMINATOR
 from ..recipe import Recipe, dump, override, stages_of
 from ..rules import cautions, check
-from ..tables import DISCRIMINATOR
 from ..text.corpus import TOKENIZER, verify
 from ..text.prepare import prepared
 from ..text.report import NONE_HELD_OUT
@@ -41,8 +41,8 @@ from .job import (
     Job,
     TrainingData,
     assembled,
-    facts_of,
     identity_of,
+    run_json_of,
     set_up,
     split_batch,
     threads_of,
@@ -105,9 +105,9 @@ def pretrain(
     with dist.joined(machine.pick_device(t.device), timeout_s=t.ddp_timeout) as world:
         with dist.together():
             must_be_free(folder, resume)
-            earlier = facts_of(folder)
+            earlier = run_json_of(folder)
             others = [folder / GENERATOR_STAGE, *([prefix.parent] if prefix else [])]
-            begun = earlier or next(filter(None, map(facts_of, others)), {})
+            begun = earlier or next(filter(None, map(run_json_of, others)), {})
         recipe = machine.with_machine(recipe, world, begun.get("recipe", {}))
         with dist.together():
             recipe, micro_rows = split_batch(recipe, world.size)
@@ -125,10 +125,10 @@ def pretrain(
             job = replace(job, recipe=with_updates_for(job, train_minutes))
             # A run that has begun keeps its warm-ups, too.
             given |= {"max_steps", *(WARMUPS if earlier else ())}
-        job = replace(job, recipe=fitted(job.recipe, given, world))
+        job, found = set_up(replace(job, recipe=fitted(job.recipe, given, world)))
         for note in notes(job, given):
             world.say(note)
-        return two_stages(job) if t.generator_steps else run_in_folder(*set_up(job))
+        return two_stages(job, found) if t.generator_steps else run_in_folder(job, found)
 
 
 def pretrain_as(options: Pretrain) -> tuple[Result, Recipe]:
@@ -170,25 +170,24 @@ def notes(job: Job, given: frozenset[str]) -> Iterator[str]:
         yield f"note: {idle} {has} no effect, because init_discriminator sets the shape"
 
 
-def two_stages(job: Job) -> Result:
+def two_stages(second: Job, data: TrainingData) -> Result:
     """Trains the generator as a run of its own in RUN/generator-stage, then does the run that
     starts from it (2003.10555 section 3.2). Both are ordinary runs: each resumes, and each refuses
     the folder of another recipe."""
-    second, data = set_up(job)
-    if job.earlier:  # its checkpoints hold the generator
+    if second.earlier:  # its checkpoints hold the generator
         return run_in_folder(second, data)
-    stage = job.folder / GENERATOR_STAGE
+    stage = second.folder / GENERATOR_STAGE
     with dist.together():
-        earlier = facts_of(stage)
+        earlier = run_json_of(stage)
     own = {"recipe": first_stage(second.recipe), "earlier": earlier, "milestones": frozenset()}
-    first = set_up(replace(job, folder=stage, **own))
+    first = set_up(replace(second, folder=stage, **own))
     with claimed(second, data):
         updates = second.recipe.train.generator_steps
-        job.world.say(f"first stage: {updates:,} updates of the generator alone, in {stage}")
+        second.world.say(f"first stage: {updates:,} updates of the generator alone, in {stage}")
         result = run_in_folder(*first)
         if result.signalled or not result.finished:  # perhaps in its last update or save
-            return replace(result, folder=job.folder, finished=False, exported={})
-        job.world.say("second stage: the discriminator, against that generator")
+            return replace(result, folder=second.folder, finished=False, exported={})
+        second.world.say("second stage: the discriminator, against that generator")
         return train_run(second, data)
 
 

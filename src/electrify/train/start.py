@@ -29,11 +29,11 @@ from ..exporting.loading import load_config, loaded, quiet
 from ..exporting.places import METADATA
 from ..files import sha256, text_hash
 from ..hub import at_commit
+from ..methods import DISCRIMINATOR, row_of
 from ..model.embeddings import DisentangledWords, Shape
 from ..progress import say
 from ..recipe import SECTION_OF, Model, Recipe, override
 from ..rules import POSITIONS, check, extending
-from ..tables import DISCRIMINATOR, row_of
 from ..text.corpus import TOKENIZER, Corpus
 from ..text.tokenizer import VOCABULARY_FILES, load_tokenizer, word_edges
 
@@ -243,7 +243,11 @@ def fill_from(built: Built, recipe: Recipe, starts: Starts) -> Iterator[str]:
     if alone:
         words.level()
     for name in sorted(built.exports.keys() - starts.keys()) if starts else ():
-        yield f"{name}: no folder is given for it; what it does not share starts with new values"
+        line = f"{name}: no folder is given for it; what it does not share starts anew"
+        beside = Path(starts.get(DISCRIMINATOR, "")).absolute().with_name(GENERATOR)
+        if name == GENERATOR and beside.is_dir():
+            line += f". init_generator={beside} would continue it"
+        yield line
 
 
 def load_model(own: ExportedModel, start: str, *, learns: bool = True) -> list[str]:
@@ -311,15 +315,3 @@ def _fit_rows(new: dict[str, Tensor], own: ExportedModel) -> None:
             new[name] = table[: shape.vocab_size]
         elif name.endswith("embeddings.segments.weight"):
             new[name] = table[torch.arange(shape.type_vocab_size).clamp(max=len(table) - 1)]
-
-
-def discriminator_names(built: Built) -> set[str]:
-    """The names of the parameters that belong to the discriminator and its heads. All other
-    parameters belong only to the generator and use its learning rate; among them is the table under
-    a disentangled one, which the encoder reads and does not train."""
-    objective, encoder = built.objective, built.discriminator.encoder
-    own = {id(p) for part in (encoder, built.discriminator.head) for p in part.parameters()}
-    if isinstance(encoder.embeddings.words, DisentangledWords):
-        own.discard(id(encoder.embeddings.words.base.weight))
-    others = {id(p) for part in objective.generator_parts() for p in part.parameters()} - own
-    return {n for n, p in objective.named_parameters() if id(p) not in others}

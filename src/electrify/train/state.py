@@ -91,8 +91,8 @@ class RunState:
         groups = {"model": parameters, "optimizer": optimizer_tensors(self.optimizer, self.named)}
         return {group: gathered(named, keep=keep) for group, named in groups.items()}
 
-    def facts(self) -> State:
-        """The rest of the state, as JSON that `load` reads back to the bit."""
+    def rest(self) -> State:
+        """All but the tensors, as JSON that `load` reads back to the bit."""
         return {
             "step": self.step,
             "tokens": self.tokens,
@@ -105,17 +105,17 @@ class RunState:
             "conditions": conditions_of(self.world),
         }
 
-    def load(self, tensors: Groups, facts: State) -> None:
+    def load(self, tensors: Groups, rest: State) -> None:
         """Takes over the state that a checkpoint of this recipe holds."""
         with torch.no_grad():
             for n, p in self.named.items():
                 p.copy_(placed_as(p, tensors["model"][n]))
         load_optimizer_tensors(self.optimizer, self.named, tensors["optimizer"])
-        self.step = facts["step"]
-        self.tokens = facts["tokens"]
-        self.meter.seconds_before = facts["seconds"]
-        self.sums.load(facts["window"], rank=self.world.rank)
-        self.validation = facts["validation"]
-        self.monitor.restore(facts["monitor"])
-        self.guard.restore(facts["guard"])
-        self.left_out = facts["left_out"]
+        self.step = rest["step"]
+        self.tokens = rest["tokens"]
+        self.meter.seconds_before = rest["seconds"]
+        self.sums.load(rest["window"], rank=self.world.rank)
+        self.validation = rest["validation"]
+        self.monitor.restore(rest["monitor"])
+        self.guard.restore(rest["guard"])
+        self.left_out = rest["left_out"]

@@ -1,5 +1,5 @@
 """One row for each objective, corruptor and architecture: everything that other modules need to
-know about it without importing torch. The rows are in recipes/parts.yaml.
+know about it without importing torch. The rows are in recipes/methods.yaml.
 
 A class of one's own is named as `module:Class` in a recipe file or a flag. It carries the fields of
 its row as class attributes.
@@ -148,7 +148,7 @@ _ROWS: dict[str, type] = {
 @cache
 def rows_of(kind: str) -> dict[str, Any]:
     """The rows of a kind, by name."""
-    table = plain_yaml((RECIPES / "parts.yaml").read_text(encoding="utf-8"), "parts.yaml")
+    table = plain_yaml((RECIPES / "methods.yaml").read_text(encoding="utf-8"), "methods.yaml")
     return {name: _row(_ROWS[kind], its) for name, its in table[kind].items()}
 
 
