@@ -169,9 +169,9 @@ class PretrainedRun(InFolder):
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """The records of the log, `kind` train, valid or event, by step, the validation before the
-        training of the same step. As in transformers, `loss`, of validation `eval_loss`, is the sum
-        of their losses by `term_weights`."""
+        """The records of the log, `kind` train, valid or event, sorted by step, validation first.
+        As in transformers, `loss` (in validation `eval_loss`) is the sum of the losses, weighted by
+        `term_weights`."""
         from .train import METRICS
         from .train.log import read
 
@@ -405,8 +405,8 @@ def finetune(
             value of `problem_type`, or transformers' name of it, e.g. token-classification.
         output_dir: The folder of the results [default: finetuned/NAME of the file or the tasks, of
             examples in memory finetuned/examples-HASH].
-        seeds: The number of runs, each with another seed (the first is `seed`), or their seeds in
-            a row, such as [1, 2, 3].
+        seeds: The number of runs, each with another seed (the first is `seed`), or consecutive
+            seeds, such as [1, 2, 3].
         given: Options of `electrify finetune`, such as text_column (of pairs two columns),
             label_column, learning_rate, num_train_epochs, max_steps, metrics.
 
@@ -493,8 +493,8 @@ class Encoder(Named):
 
     @keywords()
     def similarity(self, first: Any, second: Any) -> Any:
-        """The cosines of texts, or of their vectors [N, D], with others [M, D]: [N, M]. Of two
-        texts a number."""
+        """The cosines [N, M] of N texts or vectors [N, D] with M others; for two texts a
+        number."""
         import numpy as np
 
         def unit(of: Any) -> Any:
@@ -524,9 +524,9 @@ class Encoder(Named):
             pooling: Mean of all hidden states, or the hidden state of the class token.
             max_seq_length: Tokens per text [default: the model's maximum, at most 512].
             bf16: Compute in bfloat16.
-            given: normalize_embeddings (to length 1), batch_size (most texts of a forward pass),
-                show_progress_bar, center or whiten (texts on whose vectors these are centred or
-                whitened); convert_to_tensor (of torch).
+            given: normalize_embeddings (to length 1), batch_size (texts per forward pass),
+                show_progress_bar, center or whiten (texts that give the mean or the
+                whitening); convert_to_tensor (of torch).
         """
         from .finetuning.embed import embed, load_embedder
 
@@ -646,7 +646,7 @@ def load(model: Name, *, architecture: str | None = None, device: str = "auto") 
     Args:
         model: A run, a folder or a Hub id.
         architecture: Your own architecture that the model was trained with (module:Class).
-        device: auto, cpu, cuda or cuda:N (`detect` chooses its own).
+        device: auto, cpu, cuda or cuda:N (`detect` uses the CPU).
 
     Raises:
         UserError: If there is no model.
@@ -664,7 +664,8 @@ def predict(
     device: str = "auto",
     **given: Any,
 ) -> Any:
-    """The predictions of a fine-tuned model: a `Prediction` for each text, for one text one.
+    """The predictions of a fine-tuned model: a `Prediction` for each text, not in a list
+    for a single text.
 
     Args:
         model: A fine-tuned folder, that of `finetune`, or a Hub id.
@@ -707,8 +708,8 @@ def similarity(model: Name, first: Any, second: Any) -> Any:
 
 @keywords(OF_DETECTION)
 def detect(model: Name, texts: Any, *, architecture: str | None = None, **given: Any) -> Any:
-    """The probability of being replaced of every token and word: a `Detection` for each text, for
-    one text one.
+    """The probability of being replaced of every token and word: a `Detection` for each text, not
+    in a list for a single text.
 
     Args:
         model: A discriminator: a run, a folder or a Hub id.
@@ -797,7 +798,8 @@ def export(model: Name, output_dir: Name, **given: Any) -> Path:
     format, and returns the folder.
 
     Args:
-        model: A run; for the other formats also a Hugging Face folder or Hub id.
+        model: A run; with `format` onnx or sentence-transformers also a Hugging Face folder or
+            Hub id.
         output_dir: The folder to write: new, empty, or an earlier export.
         given: part (discriminator, generator, corrector or selector), step (by default the newest
             complete checkpoint), format (hf, onnx or sentence-transformers) and quantize (int8
@@ -857,7 +859,7 @@ def evaluate(
         data_dir: The folder of BLiMP's files, or labelled examples as of `Encoder.evaluate`.
         labels: As of `Encoder.evaluate`.
         test_file: Labelled examples, in place of `data_dir`.
-        pairs: In its place pairs of your own: one jsonl file with `sentence_good` and
+        pairs: Pairs of your own instead: one jsonl file with `sentence_good` and
             `sentence_bad`, or a list of such pairs (a good and a bad sentence).
         given: Options of `electrify evaluate`, such as output_dir, max_eval_samples; of fine-tuned
             models those of `Encoder.evaluate`.
@@ -865,7 +867,7 @@ def evaluate(
     Returns:
         Of one model its accuracies by phenomenon, where `overall` is the mean over all paradigms
         and those of the supplement begin with `supplement `. Of `pairs` the `accuracy`, of a
-        fine-tuned model its metrics. Of a list of models these by the given names.
+        fine-tuned model its metrics. For a list of models, a mapping by name.
 
     Raises:
         UserError: For a mistake, with one sentence.
@@ -940,7 +942,7 @@ def compare(
         budgets: FLOPs of pre-training, such as [1e13, 1e14], or what `equal` says.
         tasks: See `electrify compare` [default: those of the summary score, without `data_dir` the
             word-substitution test].
-        seeds: The number of runs of each recipe and budget, or their seeds in a row.
+        seeds: The number of runs of each recipe and budget, or consecutive seeds.
         output_dir: The folder of the study.
         given: Options of `electrify compare`, such as data_dir, task_seeds.
 
@@ -974,7 +976,7 @@ def flops(
 
     Args:
         recipe: A shipped name, with changes after a colon, a .yaml file, or a `Recipe`. A list
-            gives a mapping by name, of `Recipe`s by place.
+            gives a mapping by name (of `Recipe`s by index).
         convention: hardware counts matrix products, backward twice forward; paper counts as
             ELECTRA's public script.
         vocab_size: The size of the vocabulary.

@@ -185,7 +185,7 @@ def corpus(path: Path) -> Findings:
     yield Finding("ok", "enough", f"{fact} ({MAX_EPOCHS} epochs, more bring almost no gain)")
     if tokens < GRACE_TOKENS / MAX_EPOCHS:
         fact = f"models begin to use the context after {GRACE_TOKENS:,} tokens"
-        yield warning("little-text", fact, "enough to try the path only: add text")
+        yield warning("little-text", fact, "enough for a trial only: add text")
     if not train.manifest.splits.get("valid"):
         fact = "nothing is set aside for validation, so no run can warn of overfitting"
         yield warning("no-valid", fact, "prepare with a larger valid_fraction")
@@ -255,7 +255,7 @@ def recipe_traps(recipe: Recipe, tokens: int | None) -> Findings:
     slots, grace = phases_of(recipe).slots(t.max_steps), grace_of(m.init)
     if slots < grace:
         fact = f"{t.max_steps:,} steps are {slots:,} tokens; models use the context after {grace:,}"
-        yield warning("few-steps", fact, "enough to try the path only")
+        yield warning("few-steps", fact, "enough for a trial only")
     if tokens and slots / tokens > MAX_EPOCHS:
         fact = f"the corpus of {tokens:,} tokens is seen {slots / tokens:,.0f} times"
         advice = f"more text, or max_steps {int(t.max_steps * MAX_EPOCHS * tokens / slots)}"

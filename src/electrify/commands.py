@@ -159,7 +159,7 @@ def serve(options: ServeConfig) -> None:
 
 
 def detect(options: DetectConfig) -> None:
-    """Show which tokens of a text look replaced"""
+    """Show which words of a text look replaced"""
     check_place(options.model)  # before a text is read, or typed, for it
     text = given_text(options)
 
@@ -269,7 +269,7 @@ class Flops(Options):
     script (backward = forward, one-hot embedding lookup, softmax on 15.625 % of the positions,
     small terms)."""
     equal_to: str | None = None
-    """Recipe whose total FLOPs the others match. Adds the number of steps."""
+    """Recipe whose total FLOPs to match. Adds the steps needed."""
     length: Count | None = None
     """Tokens of a sequence for the FLOPs of inference [default: max_seq_length]."""
     vocab_size: Annotated[int, Ge(32), Le(1 << 22)] = 30522
@@ -321,7 +321,7 @@ class Demo(Options):
     """The whole path."""
 
     output_dir: str = "demo"
-    """Folder of everything."""
+    """Output folder."""
     max_steps: Count = 240
     """Updates of the pre-training."""
     threads: str = "auto"
@@ -329,7 +329,7 @@ class Demo(Options):
 
 
 def demo(options: Demo) -> None:
-    """Run the whole path on the documentation of the installed Python packages"""
+    """Run all steps on the documentation of the installed Python packages"""
     from .demo import demo
 
     demo(Path(options.output_dir), max_steps=options.max_steps, threads=options.threads)

@@ -134,9 +134,9 @@ class Model(_Chosen):
     attention_dropout: BelowOne
     """Dropout of attention weights."""
     init: Literal["bert", "published", "local"]
-    """Initialisation: bert (truncated normal, standard deviation 0.02), published (the
+    """Initialisation: bert (normal of 0.02, cut at two deviations), published (the
     architecture's public code), local (heads attend to neighbours from the first update, so the
-    loss stays for a shorter time at that of word frequencies alone)."""
+    loss leaves that of token frequencies alone sooner)."""
     local_amplitude: Positive = 3.0
     """With --init local: how strongly heads attend to a neighbour at the start. The attention logit
     of the neighbour is 4 times this number. A smaller one binds heads less to it."""
@@ -232,8 +232,8 @@ class Objective(_Chosen):
 
     objective: str
     """Training objective: mlm (predict masked tokens), rtd (detect replaced tokens, ELECTRA),
-    all_tokens (predict every token through a copy gate), corrective (rtd and predict replaced
-    tokens), selective (rtd and select the original among candidates), adversarial (rtd with a
+    all_tokens (predict every token through a copy gate), corrective (rtd and predict the
+    originals), selective (rtd and select the original among candidates), adversarial (rtd with a
     generator rewarded for fooling it), electric (energies by noise contrast), or module:Class."""
     objective_options: dict[str, Any] = field(default_factory=dict)
     """Options of an objective of your own, e.g. gamma=2."""
@@ -254,8 +254,8 @@ class Objective(_Chosen):
     """Share of the run, from its start, spent on masked language modelling alone (--objective
     corrective)."""
     mlm_end_share: BelowOne = 0.0
-    """With --objective corrective: the same for a share of the run at its end. The encoder is then
-    exported as a masked language model. Its RTD head is not trained in that last part."""
+    """With --objective corrective: the same for a share of the run at its end. corrector/ is
+    then a masked language model. The RTD head is not trained in that last part."""
     contrast_rows: Natural = 0
     """With --objective corrective and a loss weight for `contrast`: find the crop of each sequence
     among those of this many consecutive rows (COCO-LM)."""
@@ -339,8 +339,7 @@ class Train:
     max_grad_norm: NotNegative = 1.0
     """Norm to which gradients are clipped. 0 disables clipping."""
     clip: Literal["together", "apart"] = "together"
-    """Clip all gradients by one norm, or those of the generator's own parameters by theirs and the
-    rest by theirs."""
+    """Clip all gradients by one norm, or the generator's own and the rest each by theirs."""
     seed: Annotated[int, Ge(0), Lt(2**63)] = 0
     """Random seed of initialisation, data order, masks, samples and dropout."""
     bf16: bool | None = None
@@ -370,14 +369,14 @@ class Train:
     """Save and stop after this many minutes. The same command resumes for as long again."""
     report_to: tuple[Literal["tensorboard", "wandb", "none"], ...] = ("tensorboard",)
     """Trackers in addition to metrics.jsonl. wandb sends the recipe and the metrics to the project
-    $WANDB_PROJECT [default: electrify]."""
+    $WANDB_PROJECT (else electrify)."""
     non_finite: Literal["stop", "skip", "rollback"] = "stop"
     """If the loss or gradient of an update is not finite: stop without saving, skip the update, or
     roll back to the newest checkpoint and continue with the following batches."""
     max_non_finite: Natural = 10
     """With --non-finite skip or rollback: number of such updates after which the run stops."""
     spike: Literal["warn", "skip", "rollback"] = "warn"
-    """If the loss is spike_sigmas standard deviations above that of up to 128 earlier updates:
+    """If the loss is spike_sigmas standard deviations above the mean of up to 128 earlier updates:
     warn, skip the update, or roll back."""
     spike_sigmas: Positive = 6.0
     """Size of a spike in standard deviations."""

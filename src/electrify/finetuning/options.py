@@ -76,8 +76,8 @@ class FinetuneSettings(Options):
     """electrify's own protocol, or that of ELECTRA's public code, for scores. published has the
     same default learning rate for tags as for texts."""
     learning_rate: Positive | None = None
-    """Peak learning rate, that of the head. Layers below it get less (layer-wise decay)
-    [default: 3e-4 up to width 256, 1e-4 below 1024, then 5e-5. For tags up to width 128 3e-3]."""
+    """Peak learning rate, that of the head. Layers below it get less (layer-wise decay) [default:
+    3e-4 up to width 256, 1e-4 below 1024, 5e-5 from there; for tags, up to width 128, 3e-3]."""
     layerwise_lr_decay: Positive | None = None
     """Learning rate of each layer as a share of that of the layer above. 1 disables it [default:
     0.8, from width 1024 0.9]."""
@@ -116,7 +116,7 @@ class FinetuneSettings(Options):
     """Linear probe: freeze the encoder and train a head on the hidden states of its last layer, its
     last four, or all."""
     eval_steps: Count | None = None
-    """Updates between evaluations [default: each epoch, every second one of 10]."""
+    """Updates between evaluations [default: after epochs, about five times]."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
 
@@ -138,10 +138,10 @@ class FinetuneConfig(Options):
     wnut17, wikiann, ud (tagging); squad1, squad2 (squad); babylm_boolq, babylm_multirc, babylm_rte,
     babylm_wsc, babylm_mrpc, babylm_qqp, babylm_mnli (babylm)."""
     data_dir: str | None = None
-    """Folder with the tasks' folders, itself or in glue/, tagging/, squad/ and babylm/, or a data
+    """Folder of the tasks' folders, directly or in glue/, tagging/, squad/ and babylm/, or a data
     set on the Hub [default: nyu-mll/glue, rajpurkar/squad or squad_v2]."""
     train_file: str | None = None
-    """Your training examples: csv, tsv (no quoting), jsonl, parquet, for tagging also columns
+    """Your training examples: csv, unquoted tsv, jsonl, parquet, for tagging also columns
     (conll, conllu, txt), for questions SQuAD's json."""
     validation_file: str | None = None
     """Your validation examples, in the same columns."""
@@ -270,7 +270,7 @@ class OnNewTexts(Options):
     model: Positional[str]
     """Run, folder (of `finetune`, too) or Hub id."""
     files: Positional[tuple[str, ...]]
-    """Texts: txt (one per line), csv, tsv (no quoting), jsonl, parquet, fasta (fa, faa, fna,
+    """Texts: txt (one per line), csv, unquoted tsv, jsonl, parquet, fasta (fa, faa, fna,
     ffn), smi. All but parquet may be compressed."""
     header: bool = True
     """The first line of a csv or tsv names the columns. Otherwise they are numbers from 0."""
@@ -313,7 +313,7 @@ class PredictConfig(ToRows):
     model: Positional[str]
     """Folder that `finetune` wrote, a fine-tuned model, or a Hub id of one."""
     files: Positional[tuple[str, ...]]
-    """Texts: txt (one per line), csv, tsv (no quoting), jsonl, parquet, fasta (fa, faa, fna, ffn),
+    """Texts: txt (one per line), csv, unquoted tsv, jsonl, parquet, fasta (fa, faa, fna, ffn),
     smi, all but parquet also compressed. For taggers also columns of words (conll, conllu, txt),
     for questions SQuAD's json."""
     max_seq_length: Annotated[int, Ge(16)] | None = None

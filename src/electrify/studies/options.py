@@ -60,7 +60,7 @@ class CompareConfig(Options):
     """YAML file that defines the summary score [default: the shipped one if all of its tasks are
     measured, otherwise the mean rank]."""
     data_dir: str | None = None
-    """Folder with the tasks' folders, itself or in glue, tagging, squad, babylm and blimp."""
+    """Folder of the tasks' folders, directly or in glue, tagging, squad, babylm and blimp."""
     task_seeds: Seeds = 3
     """Runs of each task for each encoder, of which the median counts."""
     max_train_samples: Count | None = None

@@ -52,7 +52,7 @@ class PrepareConfig(Options):
     (also of spaces, also with CRLF) ends a document. Each row of a table, fasta or smi file is
     one."""
     text_column: str = "text"
-    """Column of the text, by name or number from 0 [default: text, or another common name]."""
+    """Column of the text, by name or number from 0, or else another common name."""
     header: bool = True
     """The first line of a csv or tsv names the columns. Otherwise they are numbers from 0."""
     dataset_split: str = "train"

@@ -29,9 +29,10 @@ class Pretrain(Options):
     --flops or --train-minutes. Flags override it, and the defaults below are its values. A
     resumed run keeps its own."""
     resume: Literal["auto", "never", "must"] = "auto"
-    """Resume from the newest checkpoint if there is one, never, or fail if there is none."""
+    """auto: resume if there is a checkpoint. never: refuse a folder with a run. must: fail if
+    there is none."""
     train_minutes: Positive | None = None
-    """Train for about this many minutes: sets --max-steps by a measurement."""
+    """Train for about this many minutes: sets --max-steps by measured speed."""
     flops: Positive | None = None
     """With --recipe auto: FLOPs of the run, 1e13 to 1e15. An idle core with bfloat16 makes about
     1e14 in ten minutes, one without takes longer."""
