@@ -1,4 +1,4 @@
-"""Which recipe serves the demo best, by the demo's own measures: how often the planted word is the
+"""Which recipe serves the demo best, by the demo's own measures: how often the replaced word is the
 most suspected one of its sentence, and the accuracy of fine-tuning ("which package?").
 
     OMP_NUM_THREADS=1 python benchmarks/demo_recipes.py --output-dir OUT [--seeds 0,1,2]
@@ -31,7 +31,7 @@ from electrify.scoring.word_substitution import judge
 from electrify.studies.budgets import Cost, configured, of_length, steps_for
 from electrify.text.corpus import Corpus
 
-SAID = {"planted": "planted words caught, %", "accuracy": "accuracy, median of 3 seeds, %"}
+SAID = {"substitution": "word substitution caught, %", "accuracy": "accuracy, median of 3 seeds, %"}
 
 
 def recipe_of(name: str, seed: int, *, flops: float | None, steps: int, vocab: int) -> Any:
@@ -56,7 +56,7 @@ def measured(data: Path, run: Path, config: Recipe, texts: list[Any], *, quick: 
     ]
     return {
         "steps": config.train.max_steps,
-        "planted": 100 * sum(v.caught for v in verdicts) / len(verdicts),
+        "substitution": 100 * sum(v.caught for v in verdicts) / len(verdicts),
         "accuracy": statistics.median(100 * run.scores["accuracy"] for run in outcomes),
     }
 

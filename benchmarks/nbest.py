@@ -25,7 +25,7 @@ from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import extract
 
 import electrify
-from electrify.scoring.word_substitution import planted_pairs
+from electrify.scoring.word_substitution import substitution_pairs
 
 SENTENCE = re.compile(r"[A-Z][a-z]*(?:,? [a-z]+){5,19}\.")
 EDITS = 2
@@ -80,7 +80,7 @@ def lists_of(text: str, *, count: int, hypotheses: int, noise: float, seed: int)
 
 def preferred(model: str, data: Path) -> float:
     """The percentage of pairs of which a model gives the right sentence the higher score."""
-    pairs = planted_pairs(data).pairs
+    pairs = substitution_pairs(data).pairs
     found = electrify.score(model, [text for pair in pairs for text in (pair.good, pair.bad)])
     return 100 * fmean(good > bad for good, bad in zip(found[::2], found[1::2], strict=True))
 

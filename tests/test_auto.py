@@ -24,7 +24,7 @@ FAMILIES = {
     "sentences": ("cola",),
     "tagging": ("conll2000:frozen", "ud:frozen"),
     "vectors": ("stsb:cosine", "stsb:frozen"),
-    "language": ("blimp", "planted"),
+    "language": ("blimp", "substitution"),
 }
 
 

@@ -27,7 +27,7 @@ from .progress import duration, harmless
 from .recipe import Recipe, load, override
 from .rules import check
 from .scoring.blimp import Pair
-from .scoring.word_substitution import Verdict, judge, planted_pairs, summary
+from .scoring.word_substitution import Verdict, judge, substitution_pairs, summary
 from .text import pydocs
 from .text.corpus import MANIFEST, STATE
 from .text.options import PrepareConfig
@@ -145,7 +145,7 @@ def title(number: int, text: str) -> None:
 def pairs_of(data: Path) -> list[Pair]:
     """Held-out texts with a substituted word: plain words first, because in code and numbers a
     substituted word is not surprising."""
-    found = planted_pairs(data, count=SPANS).pairs
+    found = substitution_pairs(data, count=SPANS).pairs
     return sorted(found, key=lambda pair: not PROSE.fullmatch(pair.good))[:PAIRS]
 
 

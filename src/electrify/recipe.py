@@ -177,7 +177,7 @@ GENERATOR_RATES = ("learning_rate", "warmup_steps", "weight_decay")
 
 @dataclass(frozen=True, kw_only=True)
 class Corruption(_Chosen):
-    """Which tokens are replaced, and by what."""
+    """Which tokens are replaced, and with what."""
 
     CHOICE = "corruptor"
 

@@ -107,6 +107,12 @@ class Program:
     checkout: Path
     python: Path
 
+    @property
+    def substitution(self) -> str:
+        """The task of word substitution, which was called planted."""
+        known = (self.checkout / "src" / "electrify" / "studies" / "score.yaml").read_text()
+        return "planted" if "planted" in known else "substitution"
+
     def environment(self) -> dict[str, str]:
         """One thread on the CPU, without a network: the same sums in the same order."""
         return os.environ | {

@@ -242,8 +242,9 @@ def test_a_study(agrees: Any, data_of: Callable[[Program], Path]) -> None:
         file = material.write(folder / "recipes.yaml", "".join(entries))
         common = {"recipe_file": file, "seeds": 1, "task_seeds": 1, "baselines": False}
         common |= {"data_dir": tasks, "device": "cpu"}
-        study = {"tasks": "stsb:cosine,planted,blimp,conll2000:frozen", "budgets": "5e8,1e9"}
-        plan = {"tasks": "planted", "budgets": 0.5, "equal": "epochs", "plan_only": True}
+        task = program.substitution
+        study = {"tasks": f"stsb:cosine,{task},blimp,conll2000:frozen", "budgets": "5e8,1e9"}
+        plan = {"tasks": task, "budgets": 0.5, "equal": "epochs", "plan_only": True}
         done = program.batch(
             [
                 words("compare", data_of(program), output_dir=folder / out, **common | asked)
@@ -256,7 +257,7 @@ def test_a_study(agrees: Any, data_of: Callable[[Program], Path]) -> None:
         keep = ("flops", "steps", "tokens", "parameters", "scores", "validation")
         found: Outcome = {
             f"{row['entry']} {row['budget']:.0e}": {name: row[name] for name in keep}
-            for row in map(json.loads, results.splitlines())
+            for row in map(json.loads, results.replace("planted", "substitution").splitlines())
         }
         keep = ("recipe", "flops", "updates", "tokens", "epochs", "parameters")
         return found | {"equal epochs": [{name: row[name] for name in keep} for row in planned]}

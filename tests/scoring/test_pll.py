@@ -24,7 +24,7 @@ from electrify.scoring.word_substitution import (
     WORDS,
     Verdict,
     judge,
-    planted_pairs,
+    substitution_pairs,
     summary,
 )
 from electrify.text.corpus import Corpus
@@ -176,8 +176,8 @@ def test_one_word_of_held_out_text_differs_and_has_as_many_tokens(small_data: Pa
     whole = " ".join(
         tokenizer.decode(corpus.tokens[0][a:b].tolist()) for a, b in pairwise(corpus.documents[0])
     )
-    paradigm = planted_pairs(small_data, count=20)
-    assert (len(paradigm.pairs), paradigm.part) == (20, "planted")
+    paradigm = substitution_pairs(small_data, count=20)
+    assert (len(paradigm.pairs), paradigm.part) == (20, "substitution")
     for pair in paradigm.pairs:
         assert pair.good.strip() in whole
         good, bad = pair.good.split(), pair.bad.split()

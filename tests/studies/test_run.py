@@ -35,7 +35,7 @@ from small import Process, electrify, records
 
 def options(data: Path, **fields: Any) -> CompareConfig:
     given: dict[str, Any] = {"data": str(data), "recipes": ("bert-tiny",), "budgets": (1.0,)}
-    given |= {"tasks": ("planted",), "output_dir": "out", "device": "cpu", "task_seeds": 2}
+    given |= {"tasks": ("substitution",), "output_dir": "out", "device": "cpu", "task_seeds": 2}
     return CompareConfig(**(given | fields))
 
 
@@ -57,7 +57,7 @@ def test_a_task_that_fails_does_not_lose_the_others(small_data, tmp_path, monkey
         outcome = json.loads((tmp_path / OUTCOME).read_text())
         seen.append((sorted(outcome["scores"]), sorted(outcome["failed"])))
         assert model == tmp_path / "run" / DISCRIMINATOR
-        if measure.name == "planted":
+        if measure.name == "substitution":
             raise UserError("no such column")
         if measure.name == "stsb":
             raise MemoryError("2 GiB")
@@ -67,15 +67,15 @@ def test_a_task_that_fails_does_not_lose_the_others(small_data, tmp_path, monkey
     monkeypatch.setattr(
         one_run, "measure_named", lambda name, _: SimpleNamespace(name=name, way="")
     )
-    found = one(small_data, tmp_path, tasks=("planted", "stsb", "cola", "rte"))
+    found = one(small_data, tmp_path, tasks=("substitution", "stsb", "cola", "rte"))
     assert found["scores"] == {"cola": {"metric": "f1", "scores": [0.25]}}
     assert found["failed"] == {
-        "planted": "no such column",
+        "substitution": "no such column",
         "stsb": "MemoryError: 2 GiB",
         "rte": "f1 is not a number",
     }
-    failed = ["planted", "stsb"]
-    assert seen == [([], []), ([], ["planted"]), ([], failed), (["cola"], failed)]
+    failed = ["stsb", "substitution"]
+    assert seen == [([], []), ([], ["substitution"]), ([], failed), (["cola"], failed)]
 
 
 def test_a_first_stage_counts(small_data, tmp_path, monkeypatch):

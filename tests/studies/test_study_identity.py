@@ -105,14 +105,20 @@ def test_every_recipe_budget_and_seed_and_the_baselines(planned: Study) -> None:
     ("fields", "says"),
     [
         ({"tasks": ("stsb:frosen",)}, "not measured as 'frosen'; did you mean 'frozen'"),
-        ({"tasks": ("planted", "planted:mlm")}, "planted:mlm: a run of objective rtd leaves no"),
-        ({"tasks": ("planted",), "data_dir": None}, "its held-out part gives only"),
+        (
+            {"tasks": ("substitution", "substitution:mlm")},
+            "substitution:mlm: a run of objective rtd leaves no",
+        ),
+        ({"tasks": ("substitution",), "data_dir": None}, "its held-out part gives only"),
         ({"budgets": (1e3,)}, "bert-tiny:.*warmup_steps"),
         ({"data_dir": "nowhere"}, "data_dir nowhere: no folder"),
         ({"recipes": ("bert-tiny", "bert-tiny")}, "twice"),
         ({"recipes": (f"bert-tiny:{TINY},seed=7",)}, "seed is set by --seed"),
         # Scores that cannot decide, as score.yaml.
-        ({"score": "families: {a: {blimp: 0.9, planted: 1}}"}, "the score needs --tasks planted"),
+        (
+            {"score": "families: {a: {blimp: 0.9, substitution: 1}}"},
+            "the score needs --tasks substitution",
+        ),
         ({"score": "families: {a: {blimp: 0.9}}", "baselines": False}, "needs --baselines"),
         ({"score": "families: {a: {blimp: high}}"}, "is not a score"),
     ],
@@ -132,7 +138,8 @@ def test_where_tasks_lie_and_which_network_is_measured(tmp_path: Path) -> None:
     stsb = measure_named("STS-B:cosine", str(tmp_path))
     assert (stsb.name, stsb.folder) == ("stsb:cosine", str(tmp_path / "glue"))
     plain, by_likelihood, best = (
-        measure_named(name, None) for name in ("planted", "Planted:mlm", "planted:best")
+        measure_named(name, None)
+        for name in ("substitution", "Substitution:mlm", "substitution:best")
     )
     for recipe, network in (("bert-tiny", DISCRIMINATOR), ("corrective-tiny", "corrector")):
         assert network_of(plain, load(recipe)) == DISCRIMINATOR
@@ -325,7 +332,7 @@ def test_short_runs_without_files(small_data, tmp_path, monkeypatch):
     words = ("bert-tiny:" + TINY.replace("warmup_steps=5,", ""), f"electra-tiny:{TINY}")
     given = {"recipes": words, "budgets": (4e8, 8e9), "tasks": (), "data_dir": None}
     study = plan_study(config(small_data, tmp_path, **given, baselines=False, seeds=1))
-    assert study.tasks == ["planted"]
+    assert study.tasks == ["substitution"]
     found = {(t.entry[:4], t.budget): (t.recipe.train.warmup_steps, t) for t in study.trials}
     short, long = found["bert", 4e8], found["bert", 8e9]
     assert short[0] == short[1].steps // 10 < 200 == long[0]

@@ -1,5 +1,5 @@
 """The word-substitution test: in spans of held-out text one word is replaced by a word of another
-span. Does a language model prefer the span as it was (`planted_pairs`); does a discriminator
+span. Does a language model prefer the span as it was (`substitution_pairs`); does a discriminator
 suspect the word more than all others (`judge`)?
 
 It needs no data set, and works in every language whose words the tokenizer tells apart, and for
@@ -46,7 +46,7 @@ class Word:
 Span = tuple[str, list[Word]]
 
 
-def planted_pairs(folder: Path, *, count: int = COUNT, seed: int = 0) -> Paradigm:
+def substitution_pairs(folder: Path, *, count: int = COUNT, seed: int = 0) -> Paradigm:
     """At most `count` pairs from the held-out part of a prepared corpus, the same for the same
     corpus and seed. Raises UserError if there are fewer than 50."""
     spans = list(islice(_spans(folder, random.Random(seed)), 2 * count))
@@ -54,10 +54,10 @@ def planted_pairs(folder: Path, *, count: int = COUNT, seed: int = 0) -> Paradig
     need(
         len(pairs) >= min(FEWEST, count),
         f"{folder}: its held-out part gives only {len(pairs)} spans in which one of {WORDS} words "
-        f"can be replaced, and {FEWEST} are needed. Name other tasks than planted, or prepare "
+        f"can be replaced, and {FEWEST} are needed. Name other tasks than substitution, or prepare "
         "the corpus with a larger --valid-fraction",
     )
-    return Paradigm("planted", "planted", "-", "planted", tuple(pairs))
+    return Paradigm("substitution", "substitution", "-", "substitution", tuple(pairs))
 
 
 def _spans(folder: Path, rng: random.Random) -> Iterator[Span]:

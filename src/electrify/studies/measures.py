@@ -9,7 +9,7 @@ stsb:cosine   cosines of mean states, without any training; stsb:cosine-best: of
               whose cosines are best on the training part
 blimp         minimal pairs of grammar
 supplement    those of its folder supplement/: questions, turns of a dialogue
-planted       minimal pairs by word substitution in the corpus's own validation text
+substitution  minimal pairs by word substitution in the corpus's own validation text
 blimp:mlm     the same pairs, by the masked language model that a run leaves of its encoder;
               blimp:best: by that one where there is one, by the detecting head otherwise
 """
@@ -37,13 +37,13 @@ from ..names import nearest
 from ..recipe import Recipe
 from ..scoring.blimp import judge, read_blimp
 from ..scoring.pll import load_scorer
-from ..scoring.word_substitution import COUNT, planted_pairs
+from ..scoring.word_substitution import COUNT, substitution_pairs
 from ..text.streams import read_text
 from ..values import plain_yaml
 from .options import CompareConfig
 
-PLANTED = "planted"
-PAIRS = ("blimp", "supplement", PLANTED)
+SUBSTITUTION = "substitution"
+PAIRS = ("blimp", "supplement", SUBSTITUTION)
 """Judged by the head that an encoder was trained with: there is nothing to train."""
 LM, BEST = "mlm", "best"
 LAYERS: dict[str, Literal["none", "last", "last4", "all"]] = {
@@ -88,12 +88,12 @@ def measure_named(name: str, data_dir: str | None) -> Measure:
         ways += [COSINE, BEST_LAYER] if row.kind == "regression" else []
     hint = nearest(way, filter(None, ways))
     need(way in ways, f"tasks: {task} is not measured as {way!r}{hint}")
-    if task == PLANTED:
+    if task == SUBSTITUTION:
         return Measure(task, way, "")
     if data_dir is None or not Path(data_dir).is_dir():
         raise UserError(
             f"data_dir {data_dir or 'is missing'}: no folder with the files of {task}",
-            f"choose other tasks if you have none of it ({PLANTED} needs no files)",
+            f"choose other tasks if you have none of it ({SUBSTITUTION} needs no files)",
         )
     return Measure(task, way, data_dir if row is None else folder_of(row, data_dir))
 
@@ -103,7 +103,7 @@ def chosen(config: CompareConfig) -> tuple[list[Measure], Score | None]:
     UserError."""
     score = read_score(config.score_file)
     # Of the tasks only word substitution needs no files.
-    usual = score.tasks if config.data_dir else [PLANTED]
+    usual = score.tasks if config.data_dir else [SUBSTITUTION]
     measures = [measure_named(name, config.data_dir) for name in config.tasks or usual]
     missing = sorted(set(score.tasks) - {measure.name for measure in measures})
     if config.baselines and not missing:
@@ -132,8 +132,8 @@ def network_of(measure: Measure, recipe: Recipe) -> str:
 def examples_of(measure: Measure, corpus: Path, *, limit: int | None = None) -> Any:
     """The pairs of a task (of each paradigm at most `limit`), or its training and validation
     examples. Raises UserError if they cannot be read."""
-    if measure.task == PLANTED:
-        return [planted_pairs(corpus, count=min(limit or COUNT, COUNT))]
+    if measure.task == SUBSTITUTION:
+        return [substitution_pairs(corpus, count=min(limit or COUNT, COUNT))]
     if measure.task not in PAIRS:
         # One score decides, so further sets need not be answered.
         return replace(read_task(tasks_named([measure.task])[0], measure.folder), also=(), test=())

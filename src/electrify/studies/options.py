@@ -48,14 +48,14 @@ class CompareConfig(Options):
     """Also measure the first recipe untrained, untrained with word embeddings from co-occurrence,
     and baselines without an encoder (TF-IDF, word overlap)."""
     tasks: tuple[str, ...] = ()
-    """Tasks [default: those of the summary score, without --data-dir planted]:
+    """Tasks [default: those of the summary score, without --data-dir substitution]:
     - NAME: a task of `electrify finetune`, fine-tuned
     - NAME:frozen, NAME:frozen-last4, NAME:frozen-all: linear probe on the last layer, four, or all
     - stsb:cosine, stsb:cosine-best: cosines of the last layer, or of the best one
     - blimp, supplement: minimal pairs, zero-shot
-    - planted: word-substitution test on the validation text, zero-shot
-    - blimp:mlm (and supplement, planted): scored by the MLM head of a run
-    - blimp:best (and supplement, planted): by its MLM head if there is one, else by its RTD head"""
+    - substitution: word-substitution test on the validation text, zero-shot
+    - blimp:mlm (and supplement, substitution): scored by the MLM head of a run
+    - blimp:best (and supplement, substitution): by its MLM head, else by its RTD head"""
     score_file: str | None = None
     """YAML file that defines the summary score [default: the shipped one if all of its tasks are
     measured, otherwise the mean rank]."""
@@ -66,7 +66,7 @@ class CompareConfig(Options):
     max_train_samples: Count | None = None
     """Fine-tune on this many examples."""
     max_eval_samples: Count | None = None
-    """Use the first N pairs of each paradigm of blimp and supplement, N of planted (at most
+    """Use the first N pairs of each paradigm of blimp and supplement, N of substitution (at most
     500)."""
     output_dir: str
     """Folder of study.yaml, results.jsonl, the report and the runs. The same command resumes
