@@ -9,8 +9,9 @@ pretended H100. The compiler writes its code, which nothing compiles or runs. Ne
 
 Launches are the calls in that code. Outside of it (`rest`) each operator counts as one launch, also
 one that works on a list of tensors. Bytes are those of the buffers that a kernel reads or writes,
-each counted once. From the fourth update on all of these are one CUDA graph. `host` is what the
-host then starts: copies of the batch and of the learning rates, the graph, the sums for the log.
+each counted once, and as a whole even if the kernel reads single entries of it. From the fourth
+update on all of these are one CUDA graph. `host` is what the host then starts: copies of the batch
+and of the learning rates, the graph, the sums for the log.
 
 On a GPU three things are decided by timing or by the hardware. Here they are fixed: attention with
 a mask uses the memory-efficient kernel, matrix products are not padded, nothing is autotuned.
@@ -40,7 +41,11 @@ from torch._inductor import output_code
 from torch._inductor.graph import GraphLowering
 from torch._inductor.ir import NonOwningLayout
 from torch._inductor.memory import prepare_planning_info
-from torch._inductor.scheduler import ForeachKernelSchedulerNode, FusedMixOrderReductions
+from torch._inductor.scheduler import (
+    BaseSchedulerNode,
+    ForeachKernelSchedulerNode,
+    FusedMixOrderReductions,
+)
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _foreach_utils, _triton
 from torch.utils._ordered_set import OrderedSet
@@ -186,7 +191,8 @@ def count(case: Case, folder: Path | None) -> dict[str, Work]:
     """The work of the forward pass, of the backward pass, of the rest of the update's CUDA graph,
     and of the host.
 
-    folder: where the generated code is written, as forward.py and backward.py.
+    folder: where the generated code is written, as forward.py and backward.py, and what each of its
+    kernels does, as forward.txt and backward.txt.
     """
     work = {"forward": Work(), "backward": Work()}
 
@@ -196,6 +202,7 @@ def count(case: Case, folder: Path | None) -> dict[str, Work]:
         part = "backward" if graph.is_backward else "forward"
         partial = [4 * int(rows) * int(width) for rows, width in PARTIAL.findall(code)]
         work[part].launches += len(LAUNCH.findall(code)) + len(partial)
+        kernels = []
         for node in graph.scheduler.nodes:
             if isinstance(node, FusedMixOrderReductions):
                 # Such a gradient would be lost (pytorch issue 193061, seen in the code of 2.13).
@@ -204,6 +211,7 @@ def count(case: Case, folder: Path | None) -> dict[str, Work]:
             # Parts of a combined kernel do not share what they read.
             parts = node.snodes if isinstance(node, ForeachKernelSchedulerNode) else [node]
             work[part].bytes += sum(n.get_read_write_buffers_sizes() for n in parts)
+            kernels += [f"{n.get_read_write_buffers_sizes() / 1e6:9.3f} {origin(n)}" for n in parts]
         work[part].bytes += 2 * sum(partial)  # written and read
         scheduler, names = graph.scheduler, OrderedSet(graph.get_output_names())
         work[part].peak, _ = prepare_planning_info(
@@ -215,6 +223,7 @@ def count(case: Case, folder: Path | None) -> dict[str, Work]:
         )
         if folder is not None:
             (folder / f"{part}.py").write_text(code, encoding="utf-8")
+            (folder / f"{part}.txt").write_text("\n".join(kernels) + "\n", encoding="utf-8")
         outputs: list[Any] = [
             (o.get_size(), o.get_stride(), o.get_dtype()) if o.has_tensor_output() else None
             for o in graph.graph_outputs
@@ -247,6 +256,15 @@ def count(case: Case, folder: Path | None) -> dict[str, Work]:
     return work | {"rest": rest.work, "host": host.work}
 
 
+def origin(kernel: BaseSchedulerNode) -> str:
+    """The operators that a kernel computes, and what it writes."""
+    nodes = [n.node for n in kernel.get_nodes() if n.node is not None]
+    names = {str(o.target).removesuffix(".default") for node in nodes for o in node.get_origins()}
+    made = [o.node for n in kernel.get_nodes() for o in n.get_outputs()]
+    sizes = [f"{b.get_dtype()}{[*b.get_size()]}" for b in made if b.has_tensor_output()]
+    return f"{' '.join(sorted(names))} -> {' '.join(sizes)}"
+
+
 def main() -> None:
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -256,7 +274,7 @@ def main() -> None:
     p.add_argument("--layers", type=int, help="of the discriminator and the generator")
     p.add_argument("--vocab-size", type=int, default=30_522)
     p.add_argument("--dropout", type=float, default=0.1)
-    p.add_argument("--code", type=Path, metavar="FOLDER", help="write the generated code there")
+    p.add_argument("--code", type=Path, metavar="FOLDER", help="write code and kernels there")
     p.add_argument("--json", help="write the figures here too")
     a = p.parse_args()
     rows, length = map(int, a.batch.split("x"))

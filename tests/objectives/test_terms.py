@@ -44,6 +44,21 @@ def test_token_ce_is_torchs_forward_and_backward(rows, vocab, dtype, scale, seed
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_token_ce_is_the_same_when_compiled(dtype, monkeypatch) -> None:
+    """The compiler is given other operators, with the same results."""
+    rng = torch.Generator().manual_seed(0)
+    logits = (10 * torch.randn(64, 50, generator=rng)).to(dtype).requires_grad_()
+    target = torch.randint(0, 50, (64,), generator=rng)
+    found = []
+    for compiling in (False, True):
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda known=compiling: known)
+        loss = token_ce(logits, target)
+        found.append((loss, *torch.autograd.grad(loss.sum(), logits)))
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
+
+
 def test_token_ce_of_impossible_tokens() -> None:
     """-inf beside the target is probability 0; -inf at it is an infinite loss, never nan."""
     logits = torch.tensor([[0.0, -math.inf, 0.0], [-math.inf, 0.0, 0.0]], requires_grad=True)

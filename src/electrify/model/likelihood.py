@@ -24,9 +24,13 @@ class _TokenCE(torch.autograd.Function):
     def forward(ctx: Any, logits_NV: Tensor, target_N: Tensor, p_NV: Tensor) -> Tensor:
         ctx.save_for_backward(p_NV, target_N)
         ctx.dtype = logits_NV.dtype
-        behind_N = (
-            logits_NV.amax(-1).float() - logits_NV.gather(-1, target_N[:, None]).squeeze(-1).float()
-        )
+        if logits_NV.is_cuda and torch.compiler.is_compiling():
+            # The same, by way of the softmax: so its kernel finds it. The compiler does not join
+            # passes over the same logits that are far apart in the graph.
+            highest_N = logits_NV.gather(-1, likeliest(p_NV)[:, None]).squeeze(-1)
+        else:
+            highest_N = logits_NV.amax(-1)
+        behind_N = highest_N.float() - logits_NV.gather(-1, target_N[:, None]).squeeze(-1).float()
         # The highest probability is at least 1 / V, but that of the target may be 0 in float32.
         return behind_N - p_NV.amax(-1).log()
 

@@ -99,6 +99,8 @@ def wrapped(objective: Objective, job: Job, *, graphs: bool) -> Any:
 
 def compiler_options(*, graphs: bool) -> dict[str, Any]:
     """Options of torch's compiler for a GPU, without those that this version does not have."""
+    from .rewrites import Rewrites  # imports the compiler
+
     wanted = {
         "triton.cudagraphs": graphs,
         # Small kernels side by side in one launch: the casts of 200 parameters, sums of gradients.
@@ -106,6 +108,7 @@ def compiler_options(*, graphs: bool) -> dict[str, Any]:
         # One kernel for all gradients of a LayerNorm. By default only for at least 5 * 2^20
         # elements; a batch of 128 x 128 of width 256 has 4 * 2^20.
         "triton.mix_order_reduction_non_strict_mode": True,
+        "post_grad_custom_post_pass": Rewrites(),
     }
     known = torch._inductor.list_options()
     return {name: value for name, value in wanted.items() if name in known}
