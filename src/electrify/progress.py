@@ -115,11 +115,21 @@ class Progress:
     there, and plain lines elsewhere. A context manager.
 
     total: how much there is in `unit` (e.g. "MB", "steps"), or None if unknown. done: how much of
-    it an earlier process did, which counts for the share but not for the rate.
+    it an earlier process did, which counts for the share but not for the rate. bar: False where
+    results are printed on the same terminal.
     """
 
-    def __init__(self, total: float | None, *, title: str, unit: str, done: float = 0.0) -> None:
+    def __init__(
+        self,
+        total: float | None,
+        *,
+        title: str,
+        unit: str,
+        done: float = 0.0,
+        bar: bool = True,
+    ) -> None:
         self.title = title
+        self._may_be_bar = bar
         self.total = total
         self.unit = unit
         self.done = done
@@ -134,7 +144,7 @@ class Progress:
     def __enter__(self) -> Self:
         self._began = self._last_line = time.monotonic()
         shown = _stderr in _logger.handlers and _logger.isEnabledFor(logging.INFO)
-        if shown and _stderr.isatty() and _stderr.bar is None:
+        if self._may_be_bar and shown and _stderr.isatty() and _stderr.bar is None:
             from tqdm import tqdm
 
             tqdm.set_lock(threading.RLock())  # its own is also a lock of processes

@@ -92,8 +92,6 @@ def must_predict_alike(model: Path, graph: Path, kind: str) -> None:
     how: dict[str, Any] = {}
     if kind == "answering":  # the last context is read through many windows
         texts, how = ["who", "what", "where"], {"pairs": TEXTS}
-    elif kind in ("classification", "multilabel"):
-        how = {"probabilities": True}
     wanted, found = (electrify.predict(place, texts, **how) for place in (model, graph))
     for a, b in zip(wanted, found, strict=True):
         assert (a.label, a.labels, a.tags, a.answer) == (b.label, b.labels, b.tags, b.answer)

@@ -71,12 +71,14 @@ def threads_of(options: OnNewTexts, work: Any) -> Iterator[None]:
         yield
 
 
-def in_blocks(files: Files, work: Any, *, title: str) -> Iterator[tuple[list[Item], Any]]:
+def in_blocks(
+    files: Files, work: Any, *, title: str, bar: bool = True
+) -> Iterator[tuple[list[Item], Any]]:
     """Every block of items with the result of `work`, a Predictor or an Embedder, for its examples.
     Shows a progress bar, and warns if many words of the first block are unknown to the
-    tokenizer."""
+    tokenizer. bar: see `Progress`."""
     files.bytes_read = before = 0
-    with Progress(files.size / MEGABYTE, title=title, unit="MB") as progress:
+    with Progress(files.size / MEGABYTE, title=title, unit="MB", bar=bar) as progress:
         for block in files.blocks():
             examples = [item.example for item in block]
             if before == 0:
@@ -98,7 +100,8 @@ def write_results(options: ToRows, files: Files, work: Any, *, title: str) -> No
     usual = ".jsonl" if options.json else ".tsv"
     ending = usual if shown else Path(str(options.output_file)).suffix.lower()
     with threads_of(options, work), opened(options.output_file) as stream:
-        blocks = in_blocks(files, work, title=title)
+        bar = not (shown and stream.isatty())
+        blocks = in_blocks(files, work, title=title, bar=bar)
         found = (pair for block in blocks for pair in zip(*block, strict=True))
         write_rows(stream, found, ending, shown=shown)
 

@@ -187,11 +187,13 @@ def auto(options: Pretrain) -> tuple[Path, Recipe]:
         asked = f" ({minutes:g} minutes of this machine)"
     assert flops is not None
     least, most = min(budgets), max(budgets)
+    nearest = least if flops < least else most
+    time_for = f", about {minutes * nearest / flops:.0f} minutes" if minutes else ""
     need(
         least <= flops <= most,
         f"recipe=auto: {flops:.2g} FLOPs{asked} is outside the measured budgets, "
         f"{least:g} to {most:g}",
-        f"the nearest is flops={least if flops < least else most:g}",
+        f"the nearest is flops={nearest:g}{time_for}. Or name a recipe",
     )
     below = max(budget for budget in budgets if budget <= flops)
     chosen, evidence = budgets[below]
