@@ -77,7 +77,8 @@ class Served:
                 kinds = "lists of words" if self.tags else "plain texts"
                 need(fit, f"{self.name} reads {kinds}")
                 found = self.encoder.predict(texts, pairs=None if None in pairs else pairs)
-                return [{k: v for k, v in asdict(p).items() if v is not None} for p in found]
+                rows = [asdict(p) | {"text": None} for p in found]  # the client has it
+                return [{k: v for k, v in row.items() if v is not None} for row in rows]
         assert self.alternatives is not None  # the server asks a model for what it can do
         return [self.alternatives(*item) for item in items]
 
