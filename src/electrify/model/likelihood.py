@@ -24,7 +24,7 @@ class _TokenCE(torch.autograd.Function):
     def forward(ctx: Any, logits_NV: Tensor, target_N: Tensor, p_NV: Tensor) -> Tensor:
         ctx.save_for_backward(p_NV, target_N)
         ctx.dtype = logits_NV.dtype
-        if logits_NV.is_cuda and torch.compiler.is_compiling():
+        if torch.compiler.is_compiling():
             # The same, by way of the softmax: so its kernel finds it. The compiler does not join
             # passes over the same logits that are far apart in the graph.
             highest_N = logits_NV.gather(-1, likeliest(p_NV)[:, None]).squeeze(-1)

@@ -5,7 +5,7 @@ Shape suffixes: V vocabulary.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -77,8 +77,8 @@ class Served:
                 kinds = "lists of words" if self.tags else "plain texts"
                 need(fit, f"{self.name} reads {kinds}")
                 found = self.encoder.predict(texts, pairs=None if None in pairs else pairs)
-                rows = [asdict(p) | {"text": None} for p in found]  # the client has it
-                return [{k: v for k, v in row.items() if v is not None} for row in rows]
+                found = [replace(p, text=None) for p in found]  # the client has it
+                return [{k: v for k, v in asdict(p).items() if v is not None} for p in found]
         assert self.alternatives is not None  # the server asks a model for what it can do
         return [self.alternatives(*item) for item in items]
 
