@@ -12,8 +12,7 @@ from electrify.corruption.choosing import Plan
 from electrify.model.costs import Pass, linear_flops
 from electrify.model.heads import LinearHead, OneLogit
 from electrify.objectives import objective
-from electrify.objectives.metrics import replaced_share
-from electrify.objectives.objective import Graded, Parts, binary_ce
+from electrify.objectives.objective import Graded, Parts, binary_ce, replaced_share
 from electrify.terms import Loss, Terms
 from electrify.tokens import Tokens
 

@@ -21,7 +21,7 @@ ORDER = [
 ]
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
 # What objectives may take from beside them: their parts, and never one another.
-SHARED = ((), ("objective",), ("metrics",), ("contrast",))
+SHARED = ((), ("objective",))
 
 
 def parts(path: Path) -> tuple[str, ...]:

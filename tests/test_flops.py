@@ -10,7 +10,6 @@ from counted import exactly, through_matmul, uncounted
 from electrify.build import Built
 from electrify.cli import main
 from electrify.flop_counts import Convention, outline, passes_flops, published, recipe_flops
-from electrify.model import likelihood
 from electrify.model.costs import CHOSEN, Measured, Pass, binary_flops
 from electrify.recipe import load, names, override
 
@@ -174,8 +173,8 @@ def test_an_objective_of_ones_own_says_what_it_costs(convention: Convention) -> 
 def test_what_is_computed_a_second_time_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Logits over the vocabulary at every token are computed again for the gradient where a pass
     has more tokens than a chunk: as torch counts."""
-    monkeypatch.setattr(likelihood, "CHUNK", 48)
-    monkeypatch.setattr("electrify.objectives.all_tokens.CHUNK", 48)
+    monkeypatch.setattr("electrify.model.heads.CHUNK", 48)
+    monkeypatch.setattr("electrify.objectives.mlm.CHUNK", 48)
     monkeypatch.setattr("electrify.corruption.two_tower.CHUNK", 48)
     theirs, ours = exactly(f"{name}-tiny", row_length=32, fields={})
     assert ours == theirs

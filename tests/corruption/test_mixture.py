@@ -22,7 +22,7 @@ from batches import (
     text_batch,
 )
 from electrify.build import Built
-from electrify.corruption.mixture import Mixed, Mixture
+from electrify.corruption.generator import Mixed, Mixture
 from electrify.objectives.objective import Objective
 
 TOKENS = text_batch(seed=4, rows=4, row_length=32)
@@ -196,7 +196,7 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = torch.Generator().manual_seed(5)
     logits = [torch.randn(z.logits_MV.shape, generator=rng) for _ in mixture.depths]
     whole_MKE = mixture.slopes(logits, z.logits_MV, z)
-    monkeypatch.setattr("electrify.corruption.mixture.CHUNK", 7)
+    monkeypatch.setattr("electrify.corruption.generator.CHUNK", 7)
     assert len(z.at_M) > 14
     chunked_MKE = mixture.slopes(logits, z.logits_MV, z)
     size = float(whole_MKE.abs().max())

@@ -11,8 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electrify.architectures.architecture import InitialValues, TwoLabels
-from electrify.architectures.keys import KeyTable, Row, layers, weights
+from electrify.architectures.architecture import (
+    InitialValues,
+    KeyTable,
+    Row,
+    TwoLabels,
+    layers,
+    weights,
+)
 from electrify.model import costs
 from electrify.model.attention import AttentionContext
 from electrify.model.embeddings import Added, Shape, Words, word_vectors

@@ -17,10 +17,8 @@ from electrify.errors import UserError
 from electrify.methods import Exported
 from electrify.model import costs
 from electrify.model.costs import Pass
-from electrify.model.heads import Head, Network
-from electrify.model.likelihood import token_ce
-from electrify.objectives.metrics import histogram, replaced_share
-from electrify.objectives.objective import Graded, Objective, Parts
+from electrify.model.heads import Head, Network, token_ce
+from electrify.objectives.objective import Graded, Objective, Parts, histogram, replaced_share
 from electrify.terms import Loss, Terms
 from electrify.tokens import Tokens
 

@@ -14,8 +14,7 @@ from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_p
 
 from batches import packed_batches, ragged_batch, sequences_of
 from electrify.model import attention
-from electrify.model.attention import AttentionContext, Backend, Direction, Reach
-from electrify.model.positions import Rotary
+from electrify.model.attention import AttentionContext, Backend, Direction, Reach, Rotary
 from electrify.model.relative import RelativeContexts, buckets_of
 from electrify.tokens import Tokens
 

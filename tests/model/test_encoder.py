@@ -15,12 +15,11 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from batches import built, gradients, pack, packed_batches, ragged_batch, sequences_of, text_batch
-from electrify.model import positions
+from electrify.model.attention import Rotary
 from electrify.model.blocks import geglu
 from electrify.model.embeddings import dropout, keep_mask
 from electrify.model.encoder import Encoder
 from electrify.model.init import init_bert
-from electrify.model.positions import Rotary
 from electrify.tokens import Tokens
 
 
@@ -211,7 +210,7 @@ def test_bfloat16_is_turned_in_float32() -> None:
 def test_split_is_the_plain_turn(dtype, elements, monkeypatch):
     """To the last bit, values and gradients, however many tokens are turned at a time; gradients
     come as attention gives them, rows and heads in another order."""
-    monkeypatch.setattr(positions, "ELEMENTS", elements)
+    monkeypatch.setattr("electrify.model.attention.ELEMENTS", elements)
     rng = torch.Generator().manual_seed(2)
     qkv, grads = torch.randn(12, 3, 2, 8, generator=rng), torch.randn(3, 2, 2, 6, 8, generator=rng)
     turn = Rotary(100.0, 8).turn(torch.arange(12), dtype)

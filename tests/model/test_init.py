@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from batches import SPECIAL, VOCABULARY, built, from_sequences, tiny
 from electrify.build import Built, Vocabulary, build
 from electrify.model import attention, relative
+from electrify.model.attention import Rotary
 from electrify.model.embeddings import Shape
 from electrify.model.encoder import Encoder, encoders_of
 from electrify.model.heads import NormedBinaryHead
@@ -29,7 +30,6 @@ from electrify.model.init import (
     row_of,
     subspace_width,
 )
-from electrify.model.positions import Rotary
 
 # The deviation of a standard normal that is cut at 2: what `std .02` and `.1` of the tables come
 # out as.

@@ -35,13 +35,11 @@ from electrify.corruption.corruptor import Corrupted
 from electrify.corruption.masking import NEVER
 from electrify.draws import Draws
 from electrify.objectives.adversarial import Adversarial, reward
-from electrify.objectives.all_tokens import AllTokensMLM
 from electrify.objectives.corrective import Correction, Corrective
 from electrify.objectives.electra import Electra
 from electrify.objectives.electric import Electric, log_odds
-from electrify.objectives.metrics import detection_summary
-from electrify.objectives.mlm import MLM
-from electrify.objectives.objective import Step
+from electrify.objectives.mlm import MLM, AllTokensMLM
+from electrify.objectives.objective import Step, detection_summary
 from electrify.objectives.selective import Selective
 from electrify.terms import weighted
 from electrify.tokens import Tokens

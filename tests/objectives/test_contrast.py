@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from batches import draws_of, pack, packed_batches, sequences_of, text_batch
 from electrify.corruption.choosing import enough
-from electrify.objectives.contrast import crop, partner_ce
+from electrify.objectives.corrective import crop, partner_ce
 
 
 @given(

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import precision_score, recall_score, roc_auc_score
 
 from batches import built, draws_of, terms_of, text_batch, value
-from electrify.model.likelihood import token_ce
-from electrify.objectives.metrics import BINS, REACH, detection_summary, histogram, summarise
+from electrify.model.heads import token_ce
+from electrify.objectives.objective import BINS, REACH, detection_summary, histogram, summarise
 from electrify.terms import Term
 
 

@@ -11,7 +11,7 @@ from networks import HOW, PAD, SHAPES, Pair, ours, padded, shape_of, with_segmen
 
 from batches import shaken
 from electrify.architectures import architecture_named
-from electrify.architectures.keys import to_ours
+from electrify.architectures.architecture import to_ours
 from electrify.model.heads import HeadKind
 from published import DEBERTA_V3
 

@@ -22,8 +22,7 @@ from starlette.testclient import TestClient
 from electrify.errors import UserError
 from electrify.serving import ServeConfig
 from electrify.serving.app import Service, create_app
-from electrify.serving.batches import Batches, Job
-from electrify.serving.models import Served
+from electrify.serving.models import Batches, Job, Served
 
 TEXTS = ["the chef ate the meal", "a b c", "<img src=x onerror=alert(1)>", "the meal!"]
 NAMES = ("run/discriminator", "bert", "tuned")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vocabularies import LIKE_BERT, asked
 
 from electrify.text import encode
-from electrify.text.dedup import Seen, digest, fraction
+from electrify.text.documents import Seen, digest, fraction
 from electrify.text.encode import TextToIds, read_part, start, write_part
 from electrify.text.vocabulary import train
 

@@ -28,7 +28,7 @@ from electrify.text.corpus import (
     read_manifest,
     verify,
 )
-from electrify.text.dedup import digest, fraction
+from electrify.text.documents import digest, fraction
 from electrify.text.options import PrepareConfig
 from electrify.text.report import report
 from electrify.text.sources import choose_sources

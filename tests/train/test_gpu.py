@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from batches import text_batch
-from electrify.model.attention import AttentionContext, Reach
-from electrify.model.positions import Rotary
+from electrify.model.attention import AttentionContext, Reach, Rotary
 from electrify.recipe import Recipe
 from electrify.tokens import Tokens
 from electrify.train.graphs import WARM

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
 from electrify.exporting.folder import export
-from electrify.model.positions import Rotary, Turn
+from electrify.model.attention import Rotary, Turn
 from electrify.recipe import Recipe
 from electrify.train.run import pretrain
 from small import SMALL

@@ -25,8 +25,19 @@ from ..model.init import (
 )
 from ..model.relative import RelativeContexts
 from ..values import Count, SpecialIds
-from .architecture import Architecture, InitialValues, TwoLabels, Usage
-from .keys import KeyTable, Row, block_layers, labelled, layers, lm_head, weights
+from .architecture import (
+    Architecture,
+    InitialValues,
+    KeyTable,
+    Row,
+    TwoLabels,
+    Usage,
+    block_layers,
+    labelled,
+    layers,
+    lm_head,
+    weights,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,8 +23,16 @@ from ..model.init import (
     subspace_width,
 )
 from ..values import SpecialIds
-from .architecture import Architecture, InitialValues
-from .keys import KeyTable, Row, block_layers, layers, lm_head, weights
+from .architecture import (
+    Architecture,
+    InitialValues,
+    KeyTable,
+    Row,
+    block_layers,
+    layers,
+    lm_head,
+    weights,
+)
 
 NUMBERS = (
     *("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),

@@ -10,16 +10,14 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from ..model.attention import ContextsByKind, Direction, Kind, Reach
+from ..model.attention import ContextsByKind, Direction, Kind, Reach, Rotary
 from ..model.blocks import GatedBlock
 from ..model.embeddings import Shape, WordEmbeddings, Words, own_tables
 from ..model.encoder import Contexts, Encoder
 from ..model.heads import Head, HeadKind, LMHead, NormedBinaryHead, SelectionHead
 from ..model.init import CONSTANT, init_gated, init_local_gated, init_local_words
-from ..model.positions import Rotary
 from ..values import Count, SpecialIds
-from .architecture import InitialValues, TwoLabels
-from .keys import KeyTable, Row, labelled, layers, weights
+from .architecture import InitialValues, KeyTable, Row, TwoLabels, labelled, layers, weights
 
 
 @dataclass(frozen=True, kw_only=True)

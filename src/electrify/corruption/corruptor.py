@@ -17,8 +17,7 @@ from ..draws import Draws
 from ..model.costs import Pass
 from ..model.embeddings import Shape, Words, own_table
 from ..model.encoder import Encoder
-from ..model.heads import Head, Network
-from ..model.likelihood import likeliest
+from ..model.heads import Head, Network, likeliest
 from ..terms import Loss, Terms, term
 from ..tokens import SpecialIds, Tokens
 from .choosing import Chooser, Plan

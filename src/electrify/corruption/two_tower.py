@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from ..draws import Draws
 from ..model.costs import Pass
 from ..model.encoder import Encoder
-from ..model.heads import Network
-from ..model.likelihood import CHUNK, log_probability
+from ..model.heads import CHUNK, Network, log_probability
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .choosing import Chooser, Plan

@@ -16,8 +16,7 @@ from typing import Any
 
 from ..errors import UserError, need
 from ..exporting.places import may_be_on_hub
-from ..text.columns import number_of, text_columns
-from ..text.tables import Row, hub_rows
+from ..text.tables import Row, hub_rows, number_of, text_columns
 from . import read
 from .options import FinetuneConfig
 from .split import validated

@@ -13,9 +13,17 @@ from typing import Any, Self
 from unicodedata import category
 
 from ..errors import UserError, need
-from ..text.columns import TEXT_COLUMNS, text_columns
 from ..text.streams import ending_of, gathered
-from ..text.tables import COLUMN_FILES, Row, column_sentences, holds_words, lines, rows
+from ..text.tables import (
+    COLUMN_FILES,
+    TEXT_COLUMNS,
+    Row,
+    column_sentences,
+    holds_words,
+    lines,
+    rows,
+    text_columns,
+)
 from .options import OnNewTexts
 from .read import TOKENS, question_of, question_rows, texts_of, word_column
 from .tasks import Example, Kind, Question, Sentence

@@ -22,9 +22,19 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..errors import UserError, need
-from ..text.columns import column_named, labelled_columns, number_of
 from ..text.streams import Advance, ending_of, read_chunks
-from ..text.tables import BLANKS, COLUMN_FILES, WITH_LISTS, Row, column_sentences, holds_words, rows
+from ..text.tables import (
+    BLANKS,
+    COLUMN_FILES,
+    WITH_LISTS,
+    Row,
+    column_named,
+    column_sentences,
+    holds_words,
+    labelled_columns,
+    number_of,
+    rows,
+)
 from .metrics import LETTERS, chosen, chunk_of, spans
 from .options import FinetuneConfig
 from .split import first, split, validated

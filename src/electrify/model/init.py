@@ -24,12 +24,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention import ContextsByKind, Direction
+from .attention import ContextsByKind, Direction, Rotary
 from .blocks import Block, DisentangledBlock, GatedBlock
 from .embeddings import Embeddings, Shape
 from .encoder import Encoder
 from .heads import BinaryHead, Head, LinearHead, NormedBinaryHead, OneLogit, WordsHead
-from .positions import Rotary
 from .relative import TERMS, RelativeContexts
 
 BERT_STD = 0.02

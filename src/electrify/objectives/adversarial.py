@@ -16,8 +16,7 @@ from ..model.encoder import Encoder
 from ..model.heads import Head, LinearHead
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
-from .metrics import entropy, histogram, replaced_share
-from .objective import Graded, Objective, Parts, binary_ce
+from .objective import Graded, Objective, Parts, binary_ce, entropy, histogram, replaced_share
 
 
 def reward(logits_M: Tensor, replaced_M: Tensor) -> Tensor:

@@ -15,8 +15,16 @@ from ..model.encoder import Encoder
 from ..model.heads import Head, LinearHead
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens, of_sequence, per_sequence
-from .metrics import apart, entropy, histogram, replaced_share
-from .objective import Graded, Objective, Parts, binary_ce
+from .objective import (
+    Graded,
+    Objective,
+    Parts,
+    apart,
+    binary_ce,
+    entropy,
+    histogram,
+    replaced_share,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

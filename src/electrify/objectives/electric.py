@@ -17,8 +17,7 @@ from ..model.encoder import Encoder
 from ..model.heads import Head
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens, of_sequence, per_sequence
-from .metrics import histogram, replaced_share
-from .objective import Graded, Objective, Parts, binary_ce
+from .objective import Graded, Objective, Parts, binary_ce, histogram, replaced_share
 
 
 def noise_logit(energy_T: Tensor, log_q_T: Tensor, log_odds_T: Tensor) -> Tensor:

@@ -15,12 +15,19 @@ from ..draws import Draws
 from ..errors import need
 from ..model.costs import Pass
 from ..model.encoder import Encoder, Top
-from ..model.heads import Head, Network, SelectionHead
-from ..model.likelihood import token_ce
+from ..model.heads import Head, Network, SelectionHead, token_ce
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
-from .metrics import apart, entropy, histogram, replaced_share
-from .objective import Graded, Objective, Parts, binary_ce
+from .objective import (
+    Graded,
+    Objective,
+    Parts,
+    apart,
+    binary_ce,
+    entropy,
+    histogram,
+    replaced_share,
+)
 
 
 @dataclass(frozen=True)

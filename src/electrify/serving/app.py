@@ -26,9 +26,8 @@ from ..process import thread_count
 from ..progress import harmless, say, show_progress
 from ..values import Count, Natural
 from . import ServeConfig
-from .batches import Batches, Job
 from .gate import TEXTS, Gate, Metrics, failure
-from .models import ALTERNATIVES, KINDS, Served
+from .models import ALTERNATIVES, KINDS, Batches, Job, Served
 
 NOT_JSON = "the body is not a JSON object with content-type application/json"
 

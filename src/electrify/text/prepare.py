@@ -36,8 +36,7 @@ from ..errors import UserError, must_have, need
 from ..files import claim, json_text, read_json, sha256, write, written
 from ..progress import Progress, say
 from . import corpus, pydocs
-from .dedup import Pair, Sample, Seen, digest, fraction, is_held_out
-from .documents import documents
+from .documents import Pair, Sample, Seen, digest, documents, fraction, is_held_out
 from .encode import Task, read_part, start, unknown_in, write_part
 from .options import PrepareConfig
 from .report import COUNTED, beginnings, look, must_know

@@ -16,10 +16,19 @@ from typing import Any, Literal
 from ..errors import UserError, need
 from ..files import sha256
 from ..progress import say
-from .columns import TEXT_COLUMNS, text_columns
 from .options import PrepareConfig
 from .streams import COMPRESSIONS, Advance, compression_of, ending_of
-from .tables import CELLS, FASTA, JSON_LINES, SMILES, Row, hub_rows, rows
+from .tables import (
+    CELLS,
+    FASTA,
+    JSON_LINES,
+    SMILES,
+    TEXT_COLUMNS,
+    Row,
+    hub_rows,
+    rows,
+    text_columns,
+)
 
 Format = Literal["txt", "md", "table", "fasta", "smiles", "pydocs", "hub"]
 FORMATS: dict[str, Format] = {

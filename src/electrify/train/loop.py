@@ -21,20 +21,19 @@ from ..draws import draws_for, hashed
 from ..errors import UserError
 from ..flop_counts import flops_before, flops_of_periods
 from ..model.encoder import Encoder, encoders_of, for_rows
-from ..objectives.metrics import summarise
-from ..objectives.objective import Objective, Step
+from ..objectives.objective import Objective, Step, summarise
 from ..process import Stop
 from ..progress import Progress
 from ..terms import Term, Terms, weighted
 from ..tokens import Tokens
 from . import checkpoint, machine
+from .checkpoint import RunState
 from .dist import any_across, averaging, is_sharded, no_sync, place, sum_across, together
 from .graphs import Batch, Done, Graphs, on_device
 from .guard import BEGIN_ANEW, Verdict
 from .log import MetricsLog, MetricSums, numbers_of, shown_rate
 from .monitor import Monitor
 from .optim import beta2_of, clip, clip_groups, scheduled
-from .state import RunState
 
 if TYPE_CHECKING:
     from .job import Job, TrainingData

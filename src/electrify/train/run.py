@@ -35,6 +35,7 @@ from ..text.corpus import TOKENIZER, verify
 from ..text.prepare import prepared
 from ..text.report import NONE_HELD_OUT
 from . import CONFIG, FACTS, GENERATOR_STAGE, WANDB, checkpoint, dist, machine
+from .checkpoint import conditions_of
 from .job import (
     SPLIT,
     WARMUPS,
@@ -52,7 +53,6 @@ from .log import MetricsLog, begin_log
 from .loop import Result, Run
 from .options import AUTO, Pretrain
 from .start import config_in, starts_of
-from .state import conditions_of
 
 Resume = Literal["auto", "never", "must"]
 VERIFIED_BYTES = 4 << 30  # of token shards, verified at every start in two or three seconds

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 
 from ..architectures import architecture_named
-from ..architectures.architecture import ExportedModel
-from ..architectures.keys import Row, to_ours
+from ..architectures.architecture import ExportedModel, Row, to_ours
 from ..build import Built, Vocabulary, build, discriminator_shape
 from ..data.cooccurrence import word_vectors
 from ..data.phases import phases_of
