@@ -17,7 +17,7 @@ from electrify.files import sha256
 from electrify.recipe import load, override
 from electrify.text.corpus import read_manifest
 from electrify.train.job import split_batch
-from electrify.train.run import must_be_free
+from electrify.train.run import must_be_usable
 from small import (
     SHORT,
     flags,
@@ -216,7 +216,7 @@ def test_which_folders_are_refused(tmp_path, names, resume, says):
     for name in names:
         (tmp_path / name).touch()
     with pytest.raises(UserError, match=says) if says else contextlib.nullcontext():
-        must_be_free(tmp_path, resume)
+        must_be_usable(tmp_path, resume)
 
 
 @pytest.mark.parametrize(

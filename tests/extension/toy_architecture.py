@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from electrify.architectures.architecture import (
     InitialValues,
+    KeyRow,
     KeyTable,
-    Row,
     TwoLabels,
-    layers,
-    weights,
+    rows_of_layers,
+    rows_of_weights,
 )
 from electrify.model import costs
 from electrify.model.attention import AttentionContext
@@ -142,12 +142,12 @@ class Roberta(TwoLabels):
             f"{ours}.segments": f"{theirs}.token_type_embeddings",
         }
         rest = {f"{ours}.norm": f"{theirs}.LayerNorm", "encoder.norm": f"{base}.LayerNorm"}
-        qkv: list[Row] = []
+        qkv: list[KeyRow] = []
         for n in range(shape.num_hidden_layers):
             theirs, ours = f"{base}.encoder.layer.{n}", f"encoder.blocks.{n}"
             for part in ("weight", "bias"):
                 each = (f"{theirs}.attention.self.{x}.{part}" for x in ("query", "key", "value"))
-                qkv.append(Row(f"{ours}.qkv.{part}", tuple(each)))
+                qkv.append(KeyRow(f"{ours}.qkv.{part}", tuple(each)))
             rest |= {
                 f"{ours}.norm1": f"{theirs}.attention.LayerNorm",
                 f"{ours}.out": f"{theirs}.attention.output.dense",
@@ -155,10 +155,10 @@ class Roberta(TwoLabels):
                 f"{ours}.up": f"{theirs}.intermediate.dense",
                 f"{ours}.down": f"{theirs}.output.dense",
             }
-        encoder = (*weights(tables), *qkv, *layers(rest))
+        encoder = (*rows_of_weights(tables), *qkv, *rows_of_layers(rest))
         if kind == "binary":
-            head = layers({"head.out": "classifier"}, labels=True)
+            head = rows_of_layers({"head.out": "classifier"}, labels=True)
             return KeyTable(self.classes[kind], encoder, head)
-        head = layers({"head.dense": "lm_head.dense", "head.norm": "lm_head.layer_norm"})
-        bias = Row("head.bias_V", ("lm_head.bias",))
+        head = rows_of_layers({"head.dense": "lm_head.dense", "head.norm": "lm_head.layer_norm"})
+        bias = KeyRow("head.bias_V", ("lm_head.bias",))
         return KeyTable(self.classes[kind], encoder, (*head, bias))

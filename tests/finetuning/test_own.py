@@ -62,6 +62,7 @@ def jsonl(*labels: Any) -> str:
         (f"body,title,{PAIRS}", {}, ("b", "a")),
         (f"body,title,{PAIRS}", {"text_column": "body"}, ("a", None)),
         (f"x,y,{PAIRS}", {"text_column": "y", "pair_column": "x"}, ("b", "a")),
+        (f"Target,score\n{BARE}", {"text_column": "Target"}, ("good film", None)),
     ],
 )
 def test_columns_by_name_number_and_value(tmp_path, text, options, texts):

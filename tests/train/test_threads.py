@@ -11,7 +11,7 @@ import torch
 
 from electrify import cli
 from electrify.train import checkpoint, machine
-from electrify.train.machine import choose, fewest_fast, thread_speeds
+from electrify.train.machine import choose_threads, fewest_fast, thread_speeds
 from small import DROPOUT, pretrain_words, same_ending, signalled
 
 CPU, GPU = torch.device("cpu"), torch.device("meta")
@@ -38,7 +38,7 @@ def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[int]]]:
 
 
 def chosen(given: str = "auto", device: torch.device = CPU, **more: Any) -> int:
-    return choose(given, device=device, width=32, tokens=64, bf16=False, **more)
+    return choose_threads(given, device=device, width=32, tokens=64, bf16=False, **more)
 
 
 def test_who_chooses(two: list[list[int]], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -397,7 +397,7 @@ class ExportedModel(Network):
 
 
 @dataclass(frozen=True)
-class Row:
+class KeyRow:
     """One parameter of ours, and those of theirs that it concatenates along the rows (three for the
     fused queries, keys and values)."""
 
@@ -415,51 +415,54 @@ class KeyTable:
 
     name: str
     """The class."""
-    encoder: tuple[Row, ...]
-    head: tuple[Row, ...]
+    encoder: tuple[KeyRow, ...]
+    head: tuple[KeyRow, ...]
     unread: Mapping[str, str] = field(default_factory=dict)
     """Weights that a folder may have beside these and our network has not, each with what it is."""
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[KeyRow, ...]:
         return self.encoder + self.head
 
 
-def layers(
+def rows_of_layers(
     names: Mapping[str, str],
     *,
     parts: Collection[str] = ("weight", "bias"),
     labels: bool = False,
-) -> tuple[Row, ...]:
+) -> tuple[KeyRow, ...]:
     """The rows of layers, by our name of each and theirs."""
     return tuple(
-        Row(f"{ours}.{part}", (f"{theirs}.{part}",), labels)
+        KeyRow(f"{ours}.{part}", (f"{theirs}.{part}",), labels)
         for ours, theirs in names.items()
         for part in parts
     )
 
 
-def weights(names: Mapping[str, str]) -> tuple[Row, ...]:
+def rows_of_weights(names: Mapping[str, str]) -> tuple[KeyRow, ...]:
     """The rows of layers without biases, and of tables."""
-    return layers(names, parts=("weight",))
+    return rows_of_layers(names, parts=("weight",))
 
 
-def lm_head(dense: str, norm: str, bias: str) -> tuple[Row, ...]:
+def rows_of_lm_head(dense: str, norm: str, bias: str) -> tuple[KeyRow, ...]:
     """The rows of a language model's head, by their names of its parts. Its output layer is the
     word table."""
-    return (*layers({"head.dense": dense, "head.norm": norm}), Row("head.bias_V", (bias,)))
+    return (
+        *rows_of_layers({"head.dense": dense, "head.norm": norm}),
+        KeyRow("head.bias_V", (bias,)),
+    )
 
 
-def block_layers(shape: Shape, prefix: str, *, attention: str = "{}") -> tuple[Row, ...]:
+def rows_of_blocks(shape: Shape, prefix: str, *, attention: str = "{}") -> tuple[KeyRow, ...]:
     """The rows of post-norm blocks, under the names that BERT's classes gave them. attention: how
     `query`, `key` and `value` are named."""
-    rows: list[Row] = []
+    rows: list[KeyRow] = []
     for n in range(shape.num_hidden_layers):
         theirs, ours = f"{prefix}.encoder.layer.{n}", f"encoder.blocks.{n}"
         for part in ("weight", "bias"):
             names = (attention.format(which) for which in ("query", "key", "value"))
             qkv = tuple(f"{theirs}.attention.self.{name}.{part}" for name in names)
-            rows.append(Row(f"{ours}.qkv.{part}", qkv))
+            rows.append(KeyRow(f"{ours}.qkv.{part}", qkv))
         rest = {
             f"{ours}.out": f"{theirs}.attention.output.dense",
             f"{ours}.norm1": f"{theirs}.attention.output.LayerNorm",
@@ -467,11 +470,11 @@ def block_layers(shape: Shape, prefix: str, *, attention: str = "{}") -> tuple[R
             f"{ours}.down": f"{theirs}.output.dense",
             f"{ours}.norm2": f"{theirs}.output.LayerNorm",
         }
-        rows += layers(rest)
+        rows += rows_of_layers(rest)
     return tuple(rows)
 
 
-def to_theirs(rows: Collection[Row], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def to_theirs(rows: Collection[KeyRow], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Our parameters under their names, each a contiguous copy."""
     out: dict[str, Tensor] = {}
     for row in rows:
@@ -484,7 +487,7 @@ def to_theirs(rows: Collection[Row], ours: Mapping[str, Tensor]) -> dict[str, Te
     return out
 
 
-def to_ours(rows: Collection[Row], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def to_ours(rows: Collection[KeyRow], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Their parameters under our names."""
     out: dict[str, Tensor] = {}
     for row in rows:

@@ -28,15 +28,15 @@ from ..values import Count, SpecialIds
 from .architecture import (
     Architecture,
     InitialValues,
+    KeyRow,
     KeyTable,
-    Row,
     TwoLabels,
     Usage,
-    block_layers,
     labelled,
-    layers,
-    lm_head,
-    weights,
+    rows_of_blocks,
+    rows_of_layers,
+    rows_of_lm_head,
+    rows_of_weights,
 )
 
 
@@ -78,7 +78,7 @@ FIXED = {
 BOTH_TERMS = ["c2p", "p2c"]
 
 
-def encoder_rows(shape: Shape) -> tuple[Row, ...]:
+def encoder_rows(shape: Shape) -> tuple[KeyRow, ...]:
     tables = {
         "encoder.embeddings.words": "deberta.embeddings.word_embeddings",
         "encoder.contexts.table": "deberta.encoder.rel_embeddings",
@@ -87,8 +87,8 @@ def encoder_rows(shape: Shape) -> tuple[Row, ...]:
         "encoder.embeddings.norm": "deberta.embeddings.LayerNorm",
         "encoder.contexts.norm": "deberta.encoder.LayerNorm",
     }
-    blocks = block_layers(shape, "deberta", attention="{}_proj")
-    return (*weights(tables), *layers(norms), *blocks)
+    blocks = rows_of_blocks(shape, "deberta", attention="{}_proj")
+    return (*rows_of_weights(tables), *rows_of_layers(norms), *blocks)
 
 
 class Deberta(TwoLabels):
@@ -232,10 +232,10 @@ class Deberta(TwoLabels):
 
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
         if kind == "binary":
-            head = layers({"head.out": "classifier"}, labels=True)
+            head = rows_of_layers({"head.out": "classifier"}, labels=True)
             return KeyTable(self.classes[kind], encoder_rows(shape), head)
         theirs = "lm_predictions.lm_head"
-        head = lm_head(f"{theirs}.dense", f"{theirs}.LayerNorm", f"{theirs}.bias")
+        head = rows_of_lm_head(f"{theirs}.dense", f"{theirs}.LayerNorm", f"{theirs}.bias")
         return KeyTable(self.classes[kind], encoder_rows(shape), head, UNREAD)
 
 
@@ -286,8 +286,8 @@ class DebertaOwnHeads(Deberta):
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
         if kind == "token":
             known = super().table(shape, kind)
-            head = (*known.head, *weights({"head.positions": POSITIONS}))
+            head = (*known.head, *rows_of_weights({"head.positions": POSITIONS}))
             return replace(known, head=head, unread={})
         names = {"norm": "LayerNorm", "dense": "dense", "out": "classifier"}
         head = {f"head.{ours}": f"mask_predictions.{theirs}" for ours, theirs in names.items()}
-        return KeyTable(self.classes[kind], encoder_rows(shape), layers(head))
+        return KeyTable(self.classes[kind], encoder_rows(shape), rows_of_layers(head))

@@ -26,12 +26,12 @@ from ..values import SpecialIds
 from .architecture import (
     Architecture,
     InitialValues,
+    KeyRow,
     KeyTable,
-    Row,
-    block_layers,
-    layers,
-    lm_head,
-    weights,
+    rows_of_blocks,
+    rows_of_layers,
+    rows_of_lm_head,
+    rows_of_weights,
 )
 
 NUMBERS = (
@@ -109,11 +109,13 @@ class Electra(Architecture):
             return bert_for_masked_lm(shape, kind)
         if kind == "token":
             theirs = "generator_predictions"
-            head = lm_head(f"{theirs}.dense", f"{theirs}.LayerNorm", "generator_lm_head.bias")
+            head = rows_of_lm_head(
+                f"{theirs}.dense", f"{theirs}.LayerNorm", "generator_lm_head.bias"
+            )
         else:
             theirs = "discriminator_predictions"
             names = {"head.dense": f"{theirs}.dense", "head.out": f"{theirs}.dense_prediction"}
-            head = layers(names)
+            head = rows_of_layers(names)
         return KeyTable(self.classes[kind], _encoder(shape, "electra"), head)
 
     def head_tensors(self, head: Head) -> dict[str, Tensor]:
@@ -141,7 +143,7 @@ TWO_LAYERS = {"dense.weight", "dense.bias", "out.weight", "out.bias"}
 # ------------------------------------------------------------------ tables
 
 
-def _encoder(shape: Shape, prefix: str) -> tuple[Row, ...]:
+def _encoder(shape: Shape, prefix: str) -> tuple[KeyRow, ...]:
     theirs, ours = f"{prefix}.embeddings", "encoder.embeddings"
     words = {
         f"{ours}.words": f"{theirs}.word_embeddings",
@@ -151,7 +153,7 @@ def _encoder(shape: Shape, prefix: str) -> tuple[Row, ...]:
     rest = {f"{ours}.norm": f"{theirs}.LayerNorm"}
     if shape.embedding_size != shape.hidden_size:
         rest["encoder.project"] = f"{prefix}.embeddings_project"
-    return (*weights(words), *layers(rest), *block_layers(shape, prefix))
+    return (*rows_of_weights(words), *rows_of_layers(rest), *rows_of_blocks(shape, prefix))
 
 
 def bert_for_masked_lm(shape: Shape, kind: HeadKind) -> KeyTable:
@@ -161,7 +163,9 @@ def bert_for_masked_lm(shape: Shape, kind: HeadKind) -> KeyTable:
     Its head is that of a language model; a head of another kind keeps its initial values.
     """
     theirs = "cls.predictions"
-    head = lm_head(f"{theirs}.transform.dense", f"{theirs}.transform.LayerNorm", f"{theirs}.bias")
+    head = rows_of_lm_head(
+        f"{theirs}.transform.dense", f"{theirs}.transform.LayerNorm", f"{theirs}.bias"
+    )
     return KeyTable("BertForMaskedLM", _encoder(shape, "bert"), head if kind == "token" else ())
 
 

@@ -17,7 +17,15 @@ from ..model.encoder import Contexts, Encoder
 from ..model.heads import Head, HeadKind, LMHead, NormedBinaryHead, SelectionHead
 from ..model.init import CONSTANT, init_gated, init_local_gated, init_local_words
 from ..values import Count, SpecialIds
-from .architecture import InitialValues, KeyTable, Row, TwoLabels, labelled, layers, weights
+from .architecture import (
+    InitialValues,
+    KeyRow,
+    KeyTable,
+    TwoLabels,
+    labelled,
+    rows_of_layers,
+    rows_of_weights,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +65,7 @@ class ModernBertShape(Shape):
         return {kind: known[kind] for kind in dict.fromkeys(self.kinds)}
 
 
-def encoder_rows(shape: Shape) -> tuple[Row, ...]:
+def encoder_rows(shape: Shape) -> tuple[KeyRow, ...]:
     names = {
         "encoder.embeddings.words": "model.embeddings.tok_embeddings",
         "encoder.embeddings.norm": "model.embeddings.norm",
@@ -73,7 +81,7 @@ def encoder_rows(shape: Shape) -> tuple[Row, ...]:
             f"{ours}.up": f"{theirs}.mlp.Wi",
             f"{ours}.down": f"{theirs}.mlp.Wo",
         }
-    return weights(names)
+    return rows_of_weights(names)
 
 
 NUMBERS = (
@@ -225,11 +233,11 @@ class ModernBert(TwoLabels):
         return kind == "token" or labelled(config)
 
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
-        head = weights({"head.dense": "head.dense", "head.norm": "head.norm"})
+        head = rows_of_weights({"head.dense": "head.dense", "head.norm": "head.norm"})
         if kind == "binary":
-            rows = (*head, *layers({"head.out": "classifier"}, labels=True))
+            rows = (*head, *rows_of_layers({"head.out": "classifier"}, labels=True))
             return KeyTable(self.classes[kind], encoder_rows(shape), rows)
-        rows = (*head, Row("head.bias_V", ("decoder.bias",)))
+        rows = (*head, KeyRow("head.bias_V", ("decoder.bias",)))
         return KeyTable(self.classes[kind], encoder_rows(shape), rows)
 
 

@@ -63,11 +63,11 @@ def threads_of(options: OnNewTexts, work: Any) -> Iterator[None]:
     if work.device is None:  # onnxruntime was given them
         yield
         return
-    from ..train.machine import choose, computing_with
+    from ..train.machine import choose_threads, computing_with
     from .loop import most_tokens
 
     how = {"device": work.device, "width": work.reader.width, "bf16": work.bf16}
-    with computing_with(choose(options.threads, tokens=most_tokens(work.device), **how)):
+    with computing_with(choose_threads(options.threads, tokens=most_tokens(work.device), **how)):
         yield
 
 

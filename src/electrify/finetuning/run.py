@@ -28,7 +28,7 @@ from ..exporting.loading import load_config
 from ..exporting.places import FROZEN, METADATA, RANDOM, SCORES
 from ..files import claim, json_text, read_json, text_hash, write
 from ..progress import Progress, say
-from ..train.machine import choose, computing_with, pick_device
+from ..train.machine import choose_threads, computing_with, pick_device
 from ..train.start import content_of
 from . import loop, metrics
 from .baselines import BASELINE, MAJORITY, OVERLAP, TFIDF, answer, applies
@@ -260,7 +260,7 @@ def run_all(
     how |= {"bf16": loop.computes_in_bf16(options.settings.bf16, device)}
     earlier = next((record["threads"] for record in done.values()), None)
     tokens = loop.most_tokens(device)
-    threads = choose(options.threads, tokens=tokens, earlier=earlier, **how)
+    threads = choose_threads(options.threads, tokens=tokens, earlier=earlier, **how)
     quick = (BASELINE, FROZEN)
     updates = [0 if r.prefix in quick else expected_updates(r.task, r.settings) for r in todo]
     shown = Progress(sum(updates), title="finetune", unit="updates")

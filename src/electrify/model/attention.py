@@ -1,9 +1,9 @@
-"""attend(): one interface to several attention backends, which a test shows to agree. This is the
-only file that knows about attention kernels.
+"""AttentionContext: one interface to several attention backends, which a test shows to agree. This
+is the only file of pre-training that knows about attention kernels.
 
-Attention stays inside a sequence: `sequence_bias` masks every pair of tokens whose sequence numbers
-differ, so a packed row gives the same results as its sequences one by one. Shape suffixes: R rows,
-L row length, H heads, W head width, T = R * L flat tokens, D = H * W.
+Attention stays inside a sequence: tokens whose sequence numbers differ do not see each other, so a
+packed row gives the same results as its sequences one by one. Shape suffixes: R rows, L row length,
+H heads, W head width, T = R * L flat tokens, D = H * W.
 """
 
 from __future__ import annotations
@@ -199,8 +199,8 @@ class ContextsByKind(_Contexts):
 
 
 def packed_kernel(tokens: Tokens, dtype: torch.dtype, *, direction: Direction) -> bool:
-    """Whether the fused kernel for packed sequences can be used. It needs bfloat16 on an A100 or
-    later."""
+    """Whether the fused kernel for packed sequences can be used. It needs 16-bit numbers on an A100
+    or later."""
     if (
         direction != "both"
         or tokens.runs is None
@@ -342,9 +342,7 @@ class Blocks:
         x_RLHW = x_PHBW.transpose(1, 2).reshape(self.rows, -1, *x_PHBW.shape[1::2])
         return x_RLHW[:, : self.length].flatten(0, 1)
 
-    def bias(
-        self, tokens: Tokens, dtype: torch.dtype, direction: Literal["both", "left", "right"]
-    ) -> Tensor:
+    def bias(self, tokens: Tokens, dtype: torch.dtype, direction: Direction) -> Tensor:
         """[P, 1, B, K]: 0 if query and key belong to the same sequence and are not farther apart
         than the window, else the lowest finite number."""
         seq_RL = tokens.seq_T.view(self.rows, self.length)

@@ -219,7 +219,8 @@ class Corrective(Objective):
         return logits_MV, Loss(correct_M, z.valid_M)
 
     def as_masked_lm(self, z: Generated, tokens: Tokens, plan: Plan) -> Corrected:
-        """A batch of the first part of the run. The heads that wait do not run: a parameter without
+        """A batch of a part of the run that trains masked language modelling (`mlm_share`,
+        `mlm_end_share`). The heads that wait do not run: a parameter without
         a gradient is left as it is by the optimiser, and one with zeros would decay."""
         assert plan.shown_M is not None
         states_TD = self.encoder(substitute(tokens, plan, plan.shown_M))

@@ -101,8 +101,8 @@ class Objective(nn.Module, ABC):
     Its class has a class method `build(parts, **options)`, which takes the fields of its row's own
     options (methods.py).
 
-    The loop calls `plan` in the loader's thread and then the objective itself; what is only watched
-    is computed by metrics.py from what the forward pass leaves.
+    The loop calls `plan` in the loader's thread and then the objective itself. `watch` computes
+    what is only logged, from what the forward pass leaves.
     """
 
     corruptor: Any

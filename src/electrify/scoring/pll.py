@@ -37,7 +37,7 @@ from ..finetuning.output import done, must_be_ready, rounded, write_results
 from ..methods import class_at
 from ..onnx_models import Array, padded
 from ..text.tokenizer import tokenised
-from ..train.machine import choose, computing_with, pick_device
+from ..train.machine import choose_threads, computing_with, pick_device
 from ..values import given_texts
 from .options import ScoreConfig
 from .windows import After, Row, of_tokens, places
@@ -141,7 +141,7 @@ class Scorer:
     def computing(self, threads: str, *, tokens: int) -> AbstractContextManager[None]:
         """A context with the threads of the option --threads. tokens: of a forward pass."""
         how = {"device": self.device, "width": self.width, "tokens": tokens, "bf16": False}
-        return computing_with(choose(threads, **how))
+        return computing_with(choose_threads(threads, **how))
 
     @torch.inference_mode()
     def _score(self, batch: list[Row]) -> Array:

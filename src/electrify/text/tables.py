@@ -406,7 +406,8 @@ def _lower(rows: Sequence[Row]) -> dict[str, str]:
 
 def _label_column(path: str, rows: Sequence[Row], texts: tuple[str | None, ...]) -> str:
     flag = "--label-column (several labels, each in a column of 0 and 1, as --label-column a,b,c)"
-    plain = LABEL_COLUMNS if {*LABEL_COLUMNS} & {*_lower(rows)} - {*texts} else SCORES
+    free = {name for name, column in _lower(rows).items() if column not in texts}
+    plain = LABEL_COLUMNS if free & {*LABEL_COLUMNS} else SCORES
     found = _among(path, rows, plain, flag, but=texts)
     if [name.lower() for name in found] == ["label", "label_text"]:
         return found[1]  # the names of the classes whose numbers are in the other column

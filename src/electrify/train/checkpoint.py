@@ -26,14 +26,13 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from ..files import sha256, sync, text_hash, written
-from ..model.encoder import kinds_of, matrices_of
 from ..progress import say
 from ..recipe import Train
 from .dist import World, gathered, placed_as
 from .guard import Guard
 from .log import Meter, MetricSums
 from .monitor import Monitor
-from .optim import load_optimizer_tensors, make_optimizer, optimizer_tensors, parameter_groups
+from .optim import load_optimizer_tensors, optimizer_of, optimizer_tensors
 
 STATE = "state.json"
 Groups = dict[str, dict[str, Tensor]]
@@ -166,28 +165,11 @@ class RunState:
         monitor: Monitor,
         flops: Callable[[int], float],
     ) -> None:
-        """discriminator: names of the parameters of the discriminator; all others use
-        generator_learning_rate, generator_warmup_steps and generator_weight_decay. flops(step): the
-        FLOPs of the run before that step."""
+        """discriminator: names of the parameters of the discriminator. flops(step): the FLOPs of
+        the run before that step."""
         self.world = world
         self.named = dict(objective.named_parameters())
-        others = self.named.keys() - discriminator
-        kinds = kinds_of(objective)
-        rates = {}
-        for n in self.named:
-            rate = s.generator_learning_rate if n in others else None
-            rates[n] = (rate or s.learning_rate) * s.lr_factors.get(kinds[n], 1.0)
-        decay = s.generator_weight_decay
-        groups = parameter_groups(
-            self.named,
-            rates=rates,
-            weight_decay=s.weight_decay,
-            decays={} if decay is None else dict.fromkeys(others, decay),
-            generator=set() if s.generator_warmup_steps is None else others,
-            stacked=matrices_of(objective) if s.optim == "muon" else {},
-        )
-        betas = (s.adam_beta1, s.adam_beta2)
-        self.optimizer = make_optimizer(s.optim, groups, betas=betas, eps=s.adam_epsilon)
+        self.optimizer = optimizer_of(objective, s, discriminator)
         self.monitor = monitor
         self.meter = Meter(world.device, flops=flops)
         self.guard = Guard(s, world)

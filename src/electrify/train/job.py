@@ -21,7 +21,7 @@ from ..recipe import STARTS, Recipe, values_of, with_batch
 from ..text.corpus import TOKENIZER, Corpus
 from . import FACTS, GENERATOR_STAGE, checkpoint, dist
 from .loop import Run
-from .machine import choose
+from .machine import choose_threads
 from .monitor import unigram_entropy
 from .start import (
     GENERATOR,
@@ -159,7 +159,7 @@ def threads_of(job: Job, before: int | None) -> int:
     recipe = job.recipe
     if before is None and (stage := run_json_of(job.folder / GENERATOR_STAGE)):
         before = stage["machine"]["threads"]
-    return choose(
+    return choose_threads(
         recipe.train.threads,
         device=job.world.device,
         width=recipe.model.hidden_size,

@@ -26,6 +26,7 @@ from ..text.corpus import Corpus
 from ..text.prepare import prepared
 from ..values import plain_yaml
 from . import CONFIG, dist
+from .graphs import WARM
 from .job import WARMUPS, Job, assembled, run_json_of, set_up, split_batch, threads_of
 from .machine import computing_with, keep_memory, pick_device, with_machine
 from .options import Pretrain
@@ -118,7 +119,7 @@ def slot_seconds(job: Job, *, limit_s: float) -> tuple[float, int]:
     job, data = set_up(replace(job, recipe=override(job.recipe, {"max_steps": longest})))
     with computing_with(threads_of(job, None)):
         run, _ = assembled(job, data, fresh=True)
-        first = FIRST + (run.graphs is not None)  # the next one is captured
+        first = WARM + 1 if run.graphs else FIRST  # WARM ordinary updates, then the capture
         began = start = time.monotonic()
         for batch in prefetch(run.batch, range(MOST)):
             run.update(batch)

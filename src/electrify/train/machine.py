@@ -77,7 +77,8 @@ def with_machine(recipe: Recipe, world: World, begun: Mapping[str, Any]) -> Reci
     every device can. begun: the recipe of the run that goes on; empty if none does.
 
     A processor without arithmetic in bfloat16 emulates it: an update of bert-tiny takes twelve
-    times as long as in float32 (research/log.md). On a GPU, products of float32 matrices use TF32.
+    times as long as in float32 (research/log.md). On a GPU this also lets all products of float32
+    matrices use TF32.
     """
     t, device = recipe.train, world.device
     if device.type == "cuda":
@@ -152,7 +153,7 @@ HEAD = 32
 USERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # torchrun sets the first
 
 
-def choose(
+def choose_threads(
     given: str,
     *,
     device: torch.device,

@@ -22,7 +22,8 @@ UNIGRAM_MARGIN_NATS = 0.1
 # yet.
 MIN_RECALL = 0.01
 # At the smallest sizes, models with the plain initialisation leave the plateau after about 5
-# million tokens, those with local heads after half a million.
+# million tokens, those with local heads after half a million. Advice on a run's length uses the
+# number of its initialisation. Warnings wait for the larger one, because other sizes take longer.
 GRACE_TOKENS = 5_000_000
 LOCAL_GRACE_TOKENS = 500_000
 # Repeating a corpus gains next to nothing after about 40 times (Muennighoff et al. 2023, "Scaling

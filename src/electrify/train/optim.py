@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..model.costs import NEWTON_SCHULZ
+from ..model.encoder import kinds_of, matrices_of
 from ..recipe import Train
 from .dist import placed_as, whole
 
@@ -136,6 +137,31 @@ def make_optimizer(
     """The optimiser of the recipe's field `optim`."""
     cls = {"electra_adam": ElectraAdam, "muon": Muon, "adamw": torch.optim.AdamW}[kind]
     return cls(groups, lr=0.0, betas=betas, eps=eps, fused=True)
+
+
+def optimizer_of(
+    objective: nn.Module, s: Train, discriminator: Collection[str]
+) -> torch.optim.Optimizer:
+    """The optimiser of a run. discriminator: names of the parameters of the discriminator; all
+    others use generator_learning_rate, generator_warmup_steps and generator_weight_decay."""
+    named = dict(objective.named_parameters())
+    others = named.keys() - set(discriminator)
+    kinds = kinds_of(objective)
+    rates = {}
+    for n in named:
+        rate = s.generator_learning_rate if n in others else None
+        rates[n] = (rate or s.learning_rate) * s.lr_factors.get(kinds[n], 1.0)
+    decay = s.generator_weight_decay
+    groups = parameter_groups(
+        named,
+        rates=rates,
+        weight_decay=s.weight_decay,
+        decays={} if decay is None else dict.fromkeys(others, decay),
+        generator=set() if s.generator_warmup_steps is None else others,
+        stacked=matrices_of(objective) if s.optim == "muon" else {},
+    )
+    betas = (s.adam_beta1, s.adam_beta2)
+    return make_optimizer(s.optim, groups, betas=betas, eps=s.adam_epsilon)
 
 
 def clip_groups(

@@ -8,6 +8,8 @@ the exported folders.
         checkpoint-N/     checkpoint.py
         discriminator/    a Hugging Face folder of each network, at the end
         generator-stage/  the run that trains the generator first, where there are two stages
+
+The class `Run`, which makes the updates, is in loop.py.
 """
 
 from __future__ import annotations
@@ -104,7 +106,7 @@ def pretrain(
     machine.keep_memory()
     with dist.joined(machine.pick_device(t.device), timeout_s=t.ddp_timeout) as world:
         with dist.together():
-            must_be_free(folder, resume)
+            must_be_usable(folder, resume)
             earlier = run_json_of(folder)
             others = [folder / GENERATOR_STAGE, *([prefix.parent] if prefix else [])]
             begun = earlier or next(filter(None, map(run_json_of, others)), {})
@@ -136,7 +138,7 @@ def pretrain_as(options: Pretrain) -> tuple[Result, Recipe]:
     recipe, too. Raises as `pretrain`."""
     data, run, given = options.data, Path(options.output_dir), set(options.changes)
     if options.recipe == AUTO:
-        must_be_free(run, options.resume)
+        must_be_usable(run, options.resume)
         data, recipe = auto(options)
         given |= {"max_steps"}
     else:
@@ -256,7 +258,7 @@ def train_run(job: Job, data: TrainingData) -> Result:
 # ------------------------------------------------------------------ whose folder it is
 
 
-def must_be_free(folder: Path, resume: Resume) -> None:
+def must_be_usable(folder: Path, resume: Resume) -> None:
     """Raises UserError if the folder already shows that the run cannot go there."""
     must_be_ours(folder, FACTS)
     begun = bool(checkpoint.steps(folder))

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..architectures import architecture_named
-from ..architectures.architecture import ExportedModel, Row, to_ours
+from ..architectures.architecture import ExportedModel, KeyRow, to_ours
 from ..build import Built, Vocabulary, build, discriminator_shape
 from ..data.cooccurrence import word_vectors
 from ..data.phases import phases_of
@@ -299,7 +299,7 @@ def load_model(own: ExportedModel, start: str, *, learns: bool = True) -> list[s
     return lines or ["every weight found and used"]
 
 
-def _names(rows: Iterable[Row]) -> list[str]:
+def _names(rows: Iterable[KeyRow]) -> list[str]:
     """The library's names of the weights in these rows."""
     return sorted(name for row in rows for name in row.theirs)
 
