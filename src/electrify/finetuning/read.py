@@ -259,11 +259,9 @@ def _kind_of_file(path: str) -> Any:
 
 
 def _name_of(train_file: Path) -> str:
-    """The name of the task: that of the file, or of its folder if the file's name tells nothing.
-    Under a known name, the report would compare it with published scores."""
+    """The name of the task: that of the file. Under a known name, the report would compare it with
+    published scores."""
     name = train_file.name.split(".")[0]
-    if name.lower() in ("train", "training", "train_data", "data"):
-        name = train_file.resolve().parent.name or name
     return f"own-{name}" if name.lower() in TASKS else name
 
 

@@ -122,7 +122,9 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
         saved = tuple(run.save_to for run in runs if run.save_to is not None)
         report = dataclasses.replace(report, saved=saved)
         report.write(out)
-        link_model(out)
+        models = link_model(out)
+        if todo and models:
+            say(f"saved for `electrify predict`: {', '.join(map(str, models))}")
         if png := picture(partial(draw_scores, report=report)):
             write(out / "report.png", png)
         if options.predict_test:
@@ -276,8 +278,6 @@ def run_all(
             how: dict[str, Any] = {"seed": run.seed, "settings": run.settings, "after": after}
             how |= {"save_to": run.save_to, "finished": partial(keep, run, done, shared)}
             finetune_one(run.model.removeprefix(FROZEN), run.task, **how)
-            if run.save_to is not None:
-                say(f"saved for `electrify predict`: {run.save_to}")
 
 
 def without_encoder(run: Run) -> Outcome:
@@ -314,15 +314,18 @@ def keep(run: Run, done: dict[Key, Any], shared: dict[str, Any], outcome: Outcom
     say(f"{run.model} {run.name}: {shown} ({outcome.seconds:.1f} s)")
 
 
-def link_model(out: Path) -> None:
+def link_model(out: Path) -> list[Path]:
     """Links to the files of the only model in OUT/models, so that other libraries, too, load it by
-    the folder's name."""
+    the folder's name. Returns the folders that name a model: OUT itself, or those of several."""
     for link in filter(Path.is_symlink, out.iterdir()):
         link.unlink()
-    models = list((out / "models").glob("*"))
-    for file in models[0].iterdir() if len(models) == 1 else ():
+    models = sorted((out / "models").glob("*"))
+    if len(models) != 1:
+        return models
+    for file in models[0].iterdir():
         if not (out / file.name).exists():
             (out / file.name).symlink_to(file.relative_to(out))
+    return [out]
 
 
 # ------------------------------------------------------------------ GLUE's submission

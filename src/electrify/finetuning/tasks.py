@@ -253,7 +253,8 @@ def kind_of(model: str, config: Mapping[str, Any]) -> Kind:
     }
     part = metadata_of(model).get("part", TRAINED)
     what = f"the {part} of a run" if part != TRAINED else name or "a model without a head"
-    need(part == TRAINED and bool(kinds), f"{model} is {what}, not a fine-tuned model")
+    fact = f"{model} is {what}, not a fine-tuned model"
+    need(part == TRAINED and bool(kinds), fact, "fine-tune it first with `electrify finetune`")
     number = len(config.get("id2label") or range(config.get("num_labels", 2)))
     usual: Kind = "regression" if number == 1 else "classification"
     return kinds.get(None, kinds.get(config.get("problem_type"), usual))

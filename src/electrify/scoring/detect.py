@@ -223,4 +223,4 @@ def show_detection(found: Detection, out: TextIO, *, unit: str, as_json: bool) -
     highest = max(pieces, key=lambda piece: piece.probability)
     if not highest.replaced:
         named = f"{harmless(highest.token)!r} ({highest.probability:.2f})"
-        say(f"no {unit} reaches {threshold:g}: the highest is {named}")
+        say(f"no {unit} reaches --threshold {threshold:g}: the highest is {named}")

@@ -182,7 +182,7 @@ def advice(manifest: Manifest, unigram_V: np.ndarray) -> Iterator[str]:
         return
     # A smaller one has hardly more than the letters; bpe has 256 bytes before its first piece.
     size = max(512 if kind == "bpe" else 256, 1 << max(0, (v - rare).bit_length() - 1))
-    cure = f"Consider --vocab-size {size}" if size < v else "Add text"
+    cure = f"Consider --vocab-size {size}, in another folder" if size < v else "Add text"
     yield (
         f"{v:,} entries of the vocabulary are many for this text: {unused:,} ({unused / v:.1%}) "
         f"never occur and {rare:,} ({rare / v:.1%}) occur fewer than {RARE} times, so their "

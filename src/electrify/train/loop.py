@@ -473,8 +473,10 @@ class Run:
     def leg(self, log: MetricsLog, stop: Stop, bar: Progress) -> bool:
         """Runs updates until max_steps, until it must stop (then it returns True), or until the run
         goes back to a checkpoint."""
-        s = self.settings
+        s, changes = self.settings, {period.first for period in self.periods[1:]}
         for batch in prefetch(self.batch, range(self.step, s.max_steps)):
+            if self.step in changes:
+                self.world.say(f"step {self.step}: the objective changes, and its losses with it")
             self.update(batch)
             stop.at_once = False
             done = self.step == s.max_steps
