@@ -353,7 +353,10 @@ def test_the_verdict_compares_the_best_model_with_the_best_baseline() -> None:
     metrics = {"a": ("accuracy", "f1"), "b": ("ece",), "c": ("accuracy",), "d": ("accuracy",)}
     report = report_of(records, metrics, settings={})
     assert list(report.verdicts()) == [
-        "a: other is 10.0 points worse than the best baseline in accuracy: 80.0, baseline:b 90.0",
+        (
+            "a: other is 10.0 points (87 of 872 examples) worse than the best baseline in "
+            "accuracy: 80.0, baseline:b 90.0"
+        ),
         "b: run is 30.0 points better than the best baseline in ece: 10.0, baseline:majority 40.0",
         "c: run is as good as the best baseline in accuracy: 50.0, baseline:majority 50.0",
         (

@@ -127,7 +127,7 @@ class Report:
         of_models = tuple(f"{row.task}: {row.model}: " for row in self.rows)
         notes = [f"note: {n}" for n in self.notes() if n.startswith(of_models)]
         sizes = dict.fromkeys(
-            f"{row.task}: {row.train_examples:,} training and {row.validation_examples:,} "
+            f"task {row.task}: {row.train_examples:,} training and {row.validation_examples:,} "
             "validation examples"
             for row in self.rows
             if not row.model.startswith(COMPARED)
@@ -148,6 +148,10 @@ class Report:
                 gain = 100 * (rank(metric, others[0].median) - rank(metric, own[0].median))
                 how = "better" if gain > 0 else "worse"
                 by = f"{abs(gain):.1f} points {how} than" if gain else "as good as"
+                if gain and metric == "accuracy" and own[0].seeds == 1:  # how little it may be
+                    count = own[0].validation_examples
+                    by = f"{abs(gain):.1f} points ({abs(gain) * count / 100:.0f} of {count:,} "
+                    by += f"examples) {how} than"
                 yield (
                     f"{task}: {own[0].model} is {by} the best baseline in {metric}: "
                     f"{percent(own[0].median)}, {others[0].model} {percent(others[0].median)}"
