@@ -125,10 +125,10 @@ def work(side: str, name: str, quick: bool) -> None:
         wait_briefly()
     import torch
 
-    from electrify.train.machine import choose
+    from electrify.train.machine import choose_threads
 
     given = {"one thread": "1", "default": "auto"}.get(side, str(cores()))
-    threads = choose(
+    threads = choose_threads(
         given, device=torch.device("cpu"), width=WIDTH, tokens=ROWS * LENGTH, bf16=True
     )
     torch.set_num_threads(threads)
