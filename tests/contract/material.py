@@ -167,10 +167,11 @@ def tasks(folder: Path) -> Path:
         write(folder / "CoLA" / f"{name}.tsv", cola(120))
     for name in ("train", "test"):
         write(folder / "conll2000" / f"{name}.txt", conll(60))
-    for name in ("train", "valid"):
-        write(folder / "own" / f"{name}.csv", own(150))
-        write(folder / "many" / f"{name}.csv", many(100))
-        write(folder / "questions" / f"{name}.jsonl", questions(60))
+    for valid in (False, True):
+        write(folder / "own" / ("valid.csv" if valid else "own.csv"), own(150))
+        write(folder / "many" / ("valid.csv" if valid else "many.csv"), many(100))
+        name = "valid.jsonl" if valid else "questions.jsonl"
+        write(folder / "questions" / name, questions(60))
     for part, name in (("blimp", "order"), ("blimp", "word"), ("blimp/supplement", "turn")):
         pairs = []
         for _ in range(20):

@@ -31,7 +31,7 @@ def test_mistakes(program: Program, data: Path, tmp_path: Path) -> None:
         "PREPARE": "prepare --workers 1 --output-dir OUT",
         "FINETUNE": "finetune MODEL --output-dir OUT",
         "MODEL": "RUN/discriminator",
-        "OWN": str(tasks / "own" / "train.csv"),
+        "OWN": str(tasks / "own" / "own.csv"),
         "TASKS": str(tasks),
         "HERE": str(tmp_path),
         "DATA": str(data),

@@ -133,7 +133,7 @@ def test_scores_without_training(agrees: Any, runs_of: Callable[[Program], Path]
         made = material.Language(4)
         short, long = made.sentence(), " ".join(made.document() for _ in range(9))
         file = material.write(folder / "long.txt", long)
-        own, fitted = tasks / "own" / "train.csv", tasks / "own" / "valid.csv"
+        own, fitted = tasks / "own" / "own.csv", tasks / "own" / "valid.csv"
         vectors = {
             "mean": {},
             "cls": {"pooling": "cls", "max_seq_length": 16},
