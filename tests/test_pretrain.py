@@ -67,11 +67,15 @@ def test_the_same_command_again_trains_nothing(capsys, small_data, tmp_path):
     run = tmp_path / "run"
     assert pretrain(small_data, run, recipe="bert-tiny") == 0
     before = {name: h for name, h in listing(run).items() if name != "discriminator/README.md"}
-    assert capsys.readouterr().out == f"discriminator: {run / 'discriminator'}\n"
+    out, said = capsys.readouterr()
+    assert out == f"discriminator: {run / 'discriminator'}\n"
+    assert "replaced tokens in validation" not in said, "it detects nothing"
     for fields in ({}, {"logging_steps": 7, "save_steps": 3}):
         assert pretrain(small_data, run, recipe="bert-tiny", **fields) == 0
         assert before.items() <= listing(run).items()
     assert "continuing after step 12" in capsys.readouterr().err
+    assert pretrain(small_data, tmp_path / "electra", recipe="electra-tiny") == 0
+    assert "% of the replaced tokens in validation" in capsys.readouterr().err
 
 
 def test_a_text_file_is_prepared_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
