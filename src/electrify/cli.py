@@ -306,7 +306,7 @@ def overview() -> str:
         "`electrify COMMAND --help` shows the options of a command. An option `--NAME true|false`\n"
         "may be written `--NAME` or `--no-NAME`. With -q a command prints warnings and results\n"
         "only, with -v the traceback of an error. `--version` prints versions,\n"
-        "`--print-completion` the completion for bash and zsh."
+        "`--print-completion` one completion script for bash and zsh."
     )
 
 

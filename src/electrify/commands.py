@@ -78,7 +78,7 @@ class Recipes(Options):
     """The shipped recipes."""
 
     name: Positional[str | None] = None
-    """Recipe to print with all its values, or a part of the names to list, such as tiny [default: a
+    """Recipe to print with all its values, or text in the names to list, such as tiny [default: a
     table of all recipes]."""
 
 
@@ -155,7 +155,7 @@ def embed(options: EmbedConfig) -> None:
 
 
 def serve(options: ServeConfig) -> None:
-    """Serve models over HTTP, with a page"""
+    """Serve models and a web page over HTTP"""
     must_have("serve", "serve", "fastapi", "uvicorn")
     for model in options.models:
         check_place(model_in(model))
@@ -276,7 +276,7 @@ class Flops(Options):
     script (backward = forward, one-hot embedding lookup, softmax on 15.625 % of the positions,
     small terms)."""
     equal_to: str | None = None
-    """Recipe whose total FLOPs to match. Adds the steps needed."""
+    """Recipe whose total FLOPs to match: adds a column with the steps needed."""
     length: Count | None = None
     """Tokens of a sequence for the FLOPs of inference [default: max_seq_length]."""
     vocab_size: Annotated[int, Ge(32), Le(1 << 22)] = 30522

@@ -81,7 +81,8 @@ class Model(_Chosen):
     """With --architecture modernbert: base of the rotary positions of local attention."""
     global_rope_theta_schedule: dict[int, AboveOne] = field(default_factory=dict)
     """With --architecture modernbert: another global_rope_theta in phases of seq_length_schedule,
-    by row length, e.g. 1024=10000. Longer rows and the exported model have global_rope_theta."""
+    by row length, e.g. 1024=10000. Rows of other lengths and the exported model have
+    global_rope_theta."""
     extend_positions: Annotated[int, Ge(8), Le(2**20)] | None = None
     """With --architecture modernbert: read rows of up to this many tokens, more than the folder of
     --init-discriminator allows. No weight depends on it."""
@@ -134,15 +135,15 @@ class Model(_Chosen):
     attention_dropout: BelowOne
     """Dropout of attention weights."""
     init: Literal["bert", "published", "local"]
-    """Initialisation: bert (normal of 0.02, cut at two deviations), published (the
-    architecture's public code), local (heads attend to neighbours from the first update, so the
-    loss leaves that of token frequencies alone sooner)."""
+    """Initialisation: bert (normal of 0.02, cut at two deviations), published (the architecture's
+    public code), local (heads attend to neighbours from the first update, so the loss falls sooner
+    below the entropy of token frequencies)."""
     local_amplitude: Positive = 3.0
     """With --init local: how strongly heads attend to a neighbour at the start. The attention logit
-    of the neighbour is 4 times this number. A smaller one binds heads less to it."""
+    of the neighbour is 4 times this number."""
     init_scale: Literal["none", "depth"] = "none"
-    """depth: divide the initial outputs of attention and feed-forward layers by the root of twice
-    the number of layers."""
+    """depth: divide the initial output matrices of attention and feed-forward layers by the root of
+    twice the number of layers."""
     init_rtd_bias: Literal["zero", "replaced"] = "zero"
     """Initial bias of the RTD head: zero, or the log-odds of the share of masked positions."""
     init_words: Literal["random", "cooccurrence"] = "random"
@@ -190,7 +191,7 @@ class Corruption(_Chosen):
     """Options of a corruptor of your own, e.g. shift=2."""
     read_outs: tuple[Count, ...] = ()
     """With --corruptor mixture: generator layers with an MLM head, ascending and ending with the
-    last layer [default: half, three quarters and all]."""
+    last layer [default: at 1/2, 3/4 and 1 of the depth]."""
     mask_rate: Inside
     """Share of the positions of each sequence that is masked or replaced."""
     mask_rate_end: Inside | None = None
@@ -206,17 +207,18 @@ class Corruption(_Chosen):
     """Probability that a position is masked: uniform, or proportional to minus the logarithm of the
     token's frequency in the corpus."""
     clean_rate: BelowOne = 0.0
-    """Share of sequences left uncorrupted. With a loss weight for `sentence`, a head on [CLS]
-    detects corrupted sequences."""
+    """Share of sequences left uncorrupted. With --term-weights sentence=W, a head on [CLS] detects
+    corrupted sequences."""
     temperature: Positive = 1.0
     """Temperature at which the generator samples."""
     temperature_end: Positive | None = None
     """Temperature at the end of the run [default: constant]."""
     temperature_schedule: Literal["linear", "exponential"] = "linear"
-    """How the temperature moves to temperature_end. exponential: the difference is multiplied by
-    exp(-u / temperature_decay) at share u of the run, as Fast-ELECTRA."""
+    """How the temperature moves to temperature_end. exponential: at share u of the run, the
+    distance to temperature_end is exp(-u / temperature_decay) of that at the start, as
+    Fast-ELECTRA."""
     temperature_decay: Positive = 0.1
-    """With --temperature-schedule exponential: share of the run in which the difference falls to
+    """With --temperature-schedule exponential: share of the run in which that distance falls to
     1/e."""
     disallow_correct: bool = False
     """Never sample the original token."""
@@ -234,7 +236,8 @@ class Objective(_Chosen):
     """Training objective: mlm (predict masked tokens), rtd (detect replaced tokens, ELECTRA),
     all_tokens (predict every token through a copy gate), corrective (rtd and predict the
     originals), selective (rtd and select the original among candidates), adversarial (rtd with a
-    generator rewarded for fooling it), electric (energies by noise contrast), or module:Class."""
+    generator rewarded for fooling it), electric (energies, by noise-contrastive estimation), or
+    module:Class."""
     objective_options: dict[str, Any] = field(default_factory=dict)
     """Options of an objective of your own, e.g. gamma=2."""
     rtd_head: Literal["dense", "linear", "v3"] = "dense"
@@ -247,17 +250,17 @@ class Objective(_Chosen):
     copy_gate: bool = True
     """With --objective all_tokens: mix the prediction with a copy of the input token."""
     correction: Literal["plain", "gate", "copy", "none"] = "plain"
-    """With --objective corrective: loss at a masked position, c being the predicted probability of
+    """With --objective corrective: loss at a masked position, c being the RTD head's probability of
     original: plain (cross-entropy), gate (times 1 - c), copy (of the mixture c * copy + (1 - c) *
     prediction), none (detection alone outside mlm_share and mlm_end_share)."""
     mlm_share: BelowOne = 0.0
-    """Share of the run, from its start, spent on masked language modelling alone (--objective
-    corrective)."""
+    """With --objective corrective: share of the run, from its start, that trains masked language
+    modelling alone."""
     mlm_end_share: BelowOne = 0.0
-    """With --objective corrective: the same for a share of the run at its end. corrector/ is
-    then a masked language model. The RTD head is not trained in that last part."""
+    """With --objective corrective: the same for a share of the run at its end. The exported
+    corrector/ is then a masked language model. The RTD head is not trained in that part."""
     contrast_rows: Natural = 0
-    """With --objective corrective and a loss weight for `contrast`: find the crop of each sequence
+    """With --objective corrective and --term-weights contrast=W: find the crop of each sequence
     among those of this many consecutive rows (COCO-LM)."""
     contrast_temperature: Annotated[float, Ge(0.001), Le(1000)] = 1.0
     """With --objective corrective: temperature of the contrast."""
@@ -321,7 +324,7 @@ class Train:
     optim: Literal["electra_adam", "adamw", "muon"] = "electra_adam"
     """electra_adam (Adam without bias correction, with decoupled weight decay, as published), adamw
     (PyTorch's), or muon (PyTorch's for the matrices of the blocks, adamw for the rest, with one
-    learning rate: Muon's updates are scaled to those of adamw, 2502.16982)."""
+    learning rate: Muon's updates are scaled to those of adamw, arXiv:2502.16982)."""
     weight_decay: NotNegative = 0.01
     """Decoupled weight decay, not applied to biases and LayerNorm."""
     generator_weight_decay: NotNegative | None = None
@@ -332,14 +335,14 @@ class Train:
     """Adam's decay of the second moment."""
     adam_beta2_tokens: Annotated[float, Ge(1), Le(1e15)] | None = None
     """Half-life of Adam's second moment in tokens, padding included, in place of adam_beta2: beta2
-    is 0.5 ** (tokens per update / adam_beta2_tokens). Other batch sizes keep the average over as
-    much text (2507.07101)."""
+    is 0.5 ** (tokens per update / adam_beta2_tokens). So the average is over as much text at any
+    batch size (arXiv:2507.07101)."""
     adam_epsilon: Positive = 1e-6
     """Adam's epsilon."""
     max_grad_norm: NotNegative = 1.0
     """Norm to which gradients are clipped. 0 disables clipping."""
     clip: Literal["together", "apart"] = "together"
-    """Clip all gradients by one norm, or the generator's own and the rest each by theirs."""
+    """Clip all gradients by one norm, or the generator's own and the rest each by its norm."""
     seed: Annotated[int, Ge(0), Lt(2**63)] = 0
     """Random seed of initialisation, data order, masks, samples and dropout."""
     bf16: bool | None = None
@@ -347,14 +350,14 @@ class Train:
     bfloat16 in hardware]."""
     fsdp: Literal["no_shard", "full_shard"] = "no_shard"
     """full_shard: each process holds only its share of parameters, gradients and optimiser state.
-    The numbers are the same."""
+    Results are the same up to rounding."""
     torch_compile: bool | None = None
     """Compile the model, and on a single GPU run each update as a CUDA graph [default: on GPUs that
     torch's compiler supports, without fsdp full_shard]."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     threads: str = "auto"
-    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured in one second)."""
+    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured, for a second)."""
     logging_steps: Count = 50
     """Updates between lines of metrics.jsonl."""
     eval_steps: Natural = 1000
@@ -374,14 +377,15 @@ class Train:
     """If the loss or gradient of an update is not finite: stop without saving, skip the update, or
     roll back to the newest checkpoint and continue with the following batches."""
     max_non_finite: Natural = 10
-    """With --non-finite skip or rollback: number of such updates after which the run stops."""
+    """With --non-finite skip or rollback: number of such updates, over the whole run, after which
+    it stops."""
     spike: Literal["warn", "skip", "rollback"] = "warn"
     """If the loss is spike_sigmas standard deviations above the mean of up to 128 earlier updates:
     warn, skip the update, or roll back."""
     spike_sigmas: Positive = 6.0
     """Size of a spike in standard deviations."""
     max_spikes: Natural = 10
-    """With --spike skip or rollback: number of spikes after which the run stops."""
+    """With --spike skip or rollback: number of spikes, over the whole run, after which it stops."""
     ddp_timeout: Positive = 1800.0
     """Seconds that a process waits for the others."""
     init_discriminator: str | None = None

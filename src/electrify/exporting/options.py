@@ -23,8 +23,8 @@ class Export(Options):
     output_dir: str
     """Folder to write: new, empty, or an earlier export, which is replaced."""
     part: str = DISCRIMINATOR
-    """Network of a run: discriminator (also the encoder of `bert`, with its MLM head), generator,
-    corrector or selector."""
+    """Network of a run: discriminator (of `bert` recipes the encoder with its MLM head), generator,
+    corrector (of `corrective`) or selector (of `selective`)."""
     format: Literal["hf", "onnx", "sentence-transformers"] = "hf"
     """hf: config.json, model.safetensors (float32), tokenizer files, README.md. onnx: model.onnx,
     for detect, predict and onnxruntime. sentence-transformers: hf with mean pooling."""

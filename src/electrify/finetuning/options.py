@@ -73,8 +73,9 @@ class FinetuneSettings(Options):
     """How each run goes."""
 
     protocol: Literal["electrify", "published"] = "electrify"
-    """electrify's own protocol, or that of ELECTRA's public code, for scores. published has the
-    same default learning rate for tags as for texts."""
+    """electrify's own protocol, or published: that of ELECTRA's public code, to compare with its
+    scores. published has the same default learning rate for tags as for texts, and saves no
+    model."""
     learning_rate: Positive | None = None
     """Peak learning rate, that of the head. Layers below it get less (layer-wise decay) [default:
     3e-4 up to width 256, 1e-4 below 1024, 5e-5 from there; for tags, up to width 128, 3e-3]."""
@@ -86,13 +87,13 @@ class FinetuneSettings(Options):
     per_device_train_batch_size: Count = 32
     """Examples per update."""
     num_train_epochs: Positive | None = None
-    """Epochs [default: 3, STS-B and RTE 10, SQuAD 2, BabyLM 10 or 30, and for tags and your own
-    files as many as make 1,000 updates, at most 50 epochs]."""
+    """Epochs [default: 3, STS-B and RTE 10, SQuAD 2, BabyLM 10 or 30, more if --min-train-steps
+    asks for them]."""
     max_steps: Count | None = None
     """Number of updates, in place of --num-train-epochs."""
     min_train_steps: Natural | None = None
-    """Minimum number of updates. A smaller data set is repeated, at most 50 times [default: 1000
-    for tags and your own files, 0 otherwise and under --protocol published]."""
+    """Minimum number of updates, within 50 epochs [default: 1000 for tags and your own files, 0
+    otherwise and under --protocol published]."""
     load_best_model_at_end: bool = False
     """Hold out a tenth of the training examples and keep the weights of the evaluation that is best
     on it by the first metric."""
@@ -104,19 +105,19 @@ class FinetuneSettings(Options):
     """Share of the updates until the peak learning rate."""
     max_seq_length: Annotated[int, Ge(16)] | None = None
     """Tokens per sequence [default: 128, tagging 256, questions and BabyLM 512, at most the model's
-    maximum]. Longer texts are truncated, longer sentences and contexts read in windows."""
+    maximum]. Longer texts are truncated, for tags and questions read in windows."""
     max_train_samples: Count | None = None
     """Train on this many examples, sampled by the seed."""
     dropout: BelowOne | None = None
-    """Dropout of the head [default: the model's, under --protocol published 0.1 for texts and 0 for
-    words and answers]."""
+    """Dropout of the head [default: the model's, under --protocol published 0.1 for texts, else
+    0]."""
     bf16: Literal["auto", "true", "false"] = "auto"
-    """Compute in bfloat16 with float32 weights. auto: if the processor has instructions for it."""
+    """Compute in bfloat16 with float32 weights. auto: if the device has instructions for it."""
     frozen_encoder: Literal["none", "last", "last4", "all"] = "none"
     """Linear probe: freeze the encoder and train a head on the hidden states of its last layer, its
     last four, or all."""
     eval_steps: Count | None = None
-    """Updates between evaluations [default: after epochs, about five times]."""
+    """Updates between evaluations [default: at ends of epochs, about five in all]."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
 
@@ -138,8 +139,9 @@ class FinetuneConfig(Options):
     wnut17, wikiann, ud (tagging); squad1, squad2 (squad); babylm_boolq, babylm_multirc, babylm_rte,
     babylm_wsc, babylm_mrpc, babylm_qqp, babylm_mnli (babylm)."""
     data_dir: str | None = None
-    """Folder of the tasks' folders, directly or in glue/, tagging/, squad/ and babylm/, or a data
-    set on the Hub [default: nyu-mll/glue, rajpurkar/squad or squad_v2]."""
+    """Folder that holds the folders of the tasks, or folders glue/, tagging/, squad/ and babylm/
+    with them. Or the id of a data set on the Hub [default: nyu-mll/glue, rajpurkar/squad or
+    squad_v2]."""
     train_file: str | None = None
     """Your training examples: csv, unquoted tsv, jsonl, parquet, for tagging also columns
     (conll, conllu, txt), for questions SQuAD's json."""
@@ -158,27 +160,27 @@ class FinetuneConfig(Options):
     text -> text_pair, ...]."""
     label_column: str | None = None
     """Column of the label, by name or number [default: label, labels, category, class, target,
-    intent, sentiment, gold_label or label_text]. Several columns are one class each, with 0, 1 or
-    nothing (unknown)."""
+    intent, sentiment, gold_label or label_text]. Several columns are multilabel: a class each, with
+    0, 1 or nothing (unknown)."""
     problem_type: Literal[
         "auto", "classification", "multilabel", "regression", "tagging", "answering"
     ] = "auto"
-    """Kind of your examples. auto: lists of labels are multilabel, decimal numbers regression,
-    words and whole numbers classification."""
+    """Kind of your examples. auto: lists of words and tags are tagging, SQuAD's json is answering.
+    Else lists of labels are multilabel, decimal numbers regression, words and whole numbers
+    classification."""
     metrics: tuple[str, ...] = ()
     """Metrics for your own file: accuracy, balanced_accuracy, matthews, f1, macro_f1, micro_f1,
     roc_auc, pr_auc, ece, pearson, spearman. The first one ranks models [default: by the kind of
     labels]."""
     seeds: Count = 1
-    """Runs of each model on each task. Comparisons need at least 5."""
+    """Runs of each model on each task. Significance tests need at least 5."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0
     """First seed."""
     random_baseline: bool = False
     """Also run every model with random weights."""
     baselines: bool | None = None
-    """Add baselines without an encoder (majority class, TF-IDF, word overlap), and as a first look
-    a linear layer on the frozen encoder [default: for your own texts and tags, if scikit-learn is
-    installed]."""
+    """Add baselines: majority class, TF-IDF, word overlap, and first a linear layer on the frozen
+    encoder [default: for your own texts and tags, if scikit-learn is installed]."""
     predict_test: bool = False
     """Predict GLUE's test sets and write submission-MODEL.zip."""
     hyperparameter_search: str | None = None
@@ -188,7 +190,7 @@ class FinetuneConfig(Options):
     """Save the fine-tuned model of the first seed as a Hugging Face folder [default: with one model
     and one task]."""
     threads: str = "auto"
-    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured in one second)."""
+    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured, for a second)."""
     settings: FinetuneSettings = field(default_factory=FinetuneSettings)
 
     def check(self) -> None:
@@ -283,7 +285,7 @@ class OnNewTexts(Options):
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     threads: str = "auto"
-    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured in one second)."""
+    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured, for a second)."""
 
     def check(self) -> None:
         given = getattr(self, "output_file", None)
@@ -320,16 +322,16 @@ class PredictConfig(ToRows):
     """Tokens per text [default: the length used in fine-tuning]. Longer texts are truncated, for
     tags and questions read in windows."""
     pair_column: str | None = None
-    """Column of the second text [default: for a model trained on pairs as in `finetune`]."""
+    """Column of the second text [default: as in `finetune` if the model was trained on pairs]."""
     probabilities: bool = False
     """Write the probability of every label."""
     threshold: Inside | None = None
     """Multilabel: probability above which a label holds [default: 0.5]."""
     no_answer_threshold: float | None = None
-    """Questions: score above which there is no answer [default: the best of the model's
+    """Questions: score above which there is no answer [default: the best one found in
     fine-tuning]."""
     bf16: Literal["auto", "true", "false"] = "auto"
-    """Compute in bfloat16. auto: if the processor has instructions for it."""
+    """Compute in bfloat16. auto: if the device has instructions for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,7 +349,7 @@ class EmbedConfig(OnNewTexts):
     """File of texts whose mean vector is subtracted. The vectors of discriminators lie close
     together (cosines of 0.78 to 0.97 for unrelated texts) without centring."""
     whiten: str | None = None
-    """File of texts, more than the hidden size, on which vectors are centred and whitened
-    (2103.15316)."""
+    """File of more texts than the hidden size, to centre and whiten vectors by
+    (arXiv:2103.15316)."""
     bf16: Literal["auto", "true", "false"] = "auto"
-    """Compute in bfloat16. auto: if the processor has instructions for it."""
+    """Compute in bfloat16. auto: if the device has instructions for it."""

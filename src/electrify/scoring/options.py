@@ -25,7 +25,7 @@ class DetectConfig(Options):
     threshold: Share = 0.5
     """Probability from which tokens or words are marked."""
     unit: Literal["word", "token"] = "word"
-    """Show words, with the probability of their most suspicious token, or tokens."""
+    """Show tokens, or words with the probability of their most suspicious token."""
     json: bool = False
     """Write JSON, with tokens and words."""
     max_seq_length: Count | None = None
@@ -35,7 +35,8 @@ class DetectConfig(Options):
     architecture: str | None = None
     """Your own architecture that the model was trained with (module:Class)."""
     threads: str = "auto"
-    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured for long texts)."""
+    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured if there is much
+    text)."""
 
     def check(self) -> None:
         thread_count(self.threads)
@@ -52,13 +53,13 @@ class EvaluateConfig(Options):
 
     models: Positional[tuple[str, ...]]
     """Runs, folders or Hub ids with their pre-training head (RUN, RUN/generator, any masked
-    language model). With --test-file fine-tuned models."""
+    language model). Fine-tuned models if --test-file is given."""
     task: Literal["blimp"] = "blimp"
-    """blimp: score the grammatical sentence of a minimal pair higher."""
+    """blimp: does the grammatical sentence of a minimal pair score higher?"""
     data_dir: str | None = None
     """Folder of BLiMP's jsonl files, or a folder with a subfolder blimp/. Files in supplement/ are
-    reported separately. Also the BabyLM challenge's evaluation data. It, or --test-file, is
-    needed."""
+    reported separately. The evaluation data of the BabyLM challenge is read, too. It, or
+    --test-file, is needed."""
     test_file: str | None = None
     """Labelled examples for fine-tuned models, in the files and columns of `finetune
     --train-file`."""
@@ -79,7 +80,7 @@ class EvaluateConfig(Options):
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     threads: str = "auto"
-    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured in one second)."""
+    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured, for a second)."""
 
     def check(self) -> None:
         need(bool(self.models), "models are missing: name a folder or a Hub id")
@@ -122,8 +123,8 @@ class RerankConfig(Options):
     model: Positional[str]
     """A run, a folder or a Hub id with its pre-training head."""
     file: Positional[str]
-    """JSON lines, one list each: hypotheses (texts, the best first; with scores, or objects with
-    text and score) and, if known, reference."""
+    """JSON lines, one list each, with the keys `hypotheses` (texts, the best first, with a list
+    `scores` beside them, or objects with `text` and `score`) and, if known, `reference`."""
     tune_file: str | None = None
     """Lists with references on which weight and length bonus are tuned (fewest word errors). It, or
     --weight, is needed."""
@@ -144,7 +145,7 @@ class RerankConfig(Options):
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     threads: str = "auto"
-    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured in one second)."""
+    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured, for a second)."""
 
     def check(self) -> None:
         thread_count(self.threads)

@@ -29,7 +29,7 @@ class ServeConfig(Options):
     max_waiting: Count = 128
     """Requests that are accepted and not yet answered. One client address has at most half."""
     timeout: Positive = 30.0
-    """Seconds until an answer begins. Receiving it may take as long again."""
+    """Seconds until an answer begins. Sending it may take as long again."""
     threads: str = "auto"
     """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else all cores)."""
 

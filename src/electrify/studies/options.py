@@ -27,16 +27,16 @@ class CompareConfig(Options):
     data: Positional[str]
     """Folder made by `electrify prepare` on which every recipe is trained."""
     recipes: tuple[str, ...] = ()
-    """Recipes, with changes after a colon: bert-tiny,electra-tiny:mask_rate=0.3,tie=gdes. They,
-    or --recipe-file, are needed. Differences are to the first one."""
+    """Recipes, with changes after a colon: bert-tiny,electra-tiny:mask_rate=0.3. They, or
+    --recipe-file, are needed. The scores of each are compared with those of the first."""
     recipe_file: str | None = None
-    """YAML file with more recipes: a name for each, under it `recipe` and its changes."""
+    """YAML file with more recipes, as `NAME: {recipe: electra-tiny, mask_rate: 0.3}`."""
     budgets: tuple[Positive, ...]
     """Budgets of pre-training, e.g. 1e14,4e14: FLOPs, or the unit of --equal."""
     equal: Equal = "flops"
-    """Unit of the budgets: flops, tokens of text (first stages included), or epochs."""
+    """Unit of the budgets: flops, tokens of text (those of --generator-steps, too), or epochs."""
     seeds: Seeds = 3
-    """Pre-training runs of each recipe and budget. Intervals are over them."""
+    """Pre-training runs of each recipe and budget. Confidence intervals are over them."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0
     """First seed."""
     lr_scheduler_type: Literal["wsd", "recipe"] = "wsd"
@@ -48,26 +48,27 @@ class CompareConfig(Options):
     """Also measure the first recipe untrained, untrained with word embeddings from co-occurrence,
     and baselines without an encoder (TF-IDF, word overlap)."""
     tasks: tuple[str, ...] = ()
-    """Tasks [default: those of the summary score, without --data-dir substitution]:
+    """Tasks [default: with --data-dir those of the summary score, else substitution]:
     - NAME: a task of `electrify finetune`, fine-tuned
     - NAME:frozen, NAME:frozen-last4, NAME:frozen-all: linear probe on the last layer, four, or all
     - stsb:cosine, stsb:cosine-best: cosines of the last layer, or of the best one
-    - blimp, supplement: minimal pairs, zero-shot
-    - substitution: word-substitution test on the validation text, zero-shot
-    - blimp:mlm (and supplement, substitution): scored by the MLM head of a run
-    - blimp:best (and supplement, substitution): by its MLM head, else by its RTD head"""
+    - blimp, supplement: minimal pairs of BLiMP and BabyLM, by the head of discriminator/
+    - substitution: held-out sentence against the same with one word replaced, by that head
+    - blimp:mlm (and supplement, substitution): by an MLM head on the discriminator's encoder
+    - blimp:best (and supplement, substitution): by that one if the run has it, else RTD's"""
     score_file: str | None = None
     """YAML file that defines the summary score [default: the shipped one if all of its tasks are
     measured, otherwise the mean rank]."""
     data_dir: str | None = None
-    """Folder of the tasks' folders, directly or in glue, tagging, squad, babylm and blimp."""
+    """Folder that holds the folders of the tasks, or folders glue, tagging, squad, babylm and blimp
+    with them."""
     task_seeds: Seeds = 3
     """Runs of each task for each encoder, of which the median counts."""
     max_train_samples: Count | None = None
     """Fine-tune on this many examples."""
     max_eval_samples: Count | None = None
-    """Use the first N pairs of each paradigm of blimp and supplement, N of substitution (at most
-    500)."""
+    """Use the first N pairs of each paradigm of blimp and supplement, and N (at most 500) of
+    substitution."""
     output_dir: str
     """Folder of study.yaml, results.jsonl, the report and the runs. The same command resumes
     there."""
@@ -78,7 +79,7 @@ class CompareConfig(Options):
     plan_only: bool = False
     """Print what would run and how long it would take."""
     json: bool = False
-    """Write JSON."""
+    """Print JSON."""
 
     def check(self) -> None:
         named = bool(self.recipes or self.recipe_file)

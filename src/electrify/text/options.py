@@ -32,8 +32,8 @@ class PrepareConfig(Options):
     one, by folder or Hub id."""
     pre_tokenizer: Literal["auto", "whitespace", "none", "chunks"] = "auto"
     """Boundaries that no token of a trained tokenizer may cross: auto (words), whitespace, none
-    (every 64th character), chunks (every chunk_length characters. With --tokenizer character
-    the chunks are k-mers)."""
+    (only every 64th character), chunks (every chunk_length characters; with --tokenizer character a
+    whole chunk is one token, a k-mer)."""
     chunk_length: Annotated[int, Ge(2), Le(64)] | None = None
     """With --pre-tokenizer chunks: characters per chunk."""
     vocab_size: Annotated[int, Ge(32), Le(1 << 22)] = 30522
@@ -41,18 +41,19 @@ class PrepareConfig(Options):
     lowercase: bool = True
     """Lower-case the text in a trained tokenizer."""
     strip_accents: bool | None = None
-    """Remove accents in a trained tokenizer [default: on if --lowercase, off if more than 1 % of
+    """Remove accents in a trained tokenizer [default: as --lowercase, but off if more than 1 % of
     the words have accents]."""
     min_frequency: Natural = 2
     """Frequency below which a trained tokenizer ignores a token. unigram does not use it."""
     tokenizer_sample_mb: Annotated[int, Ge(1), Le(1 << 20)] = 100
     """Text in MB on which a tokenizer is trained, chosen by hash. It bounds the memory."""
     document_boundary: Literal["auto", "blank-line", "line", "file"] = "auto"
-    """End of a document in txt and md: auto is blank-line for txt and file for md. One blank line
-    (also of spaces, also with CRLF) ends a document. Each row of a table, fasta or smi file is
-    one."""
+    """End of a document in files of text: auto is file for md and blank-line for all others. One
+    blank line (also of spaces, also with CRLF) ends a document. Each row of a table, sequence of a
+    fasta file or line of a smi file is a document."""
     text_column: str = "text"
-    """Column of the text, by name or number from 0, or else another common name."""
+    """Column of the text, by name or number from 0. If there is no column `text`, another common
+    name is looked for."""
     header: bool = True
     """The first line of a csv or tsv names the columns. Otherwise they are numbers from 0."""
     dataset_split: str = "train"

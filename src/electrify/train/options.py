@@ -26,8 +26,8 @@ class Pretrain(Options):
     """Folder of the run. The same command resumes there."""
     recipe: str = DEFAULT_RECIPE
     """Shipped recipe (see `electrify recipes`), a .yaml file, or auto: the best measured one for
-    --flops or --train-minutes. Flags override it, and the defaults below are its values. A
-    resumed run keeps its own."""
+    --flops or --train-minutes. Flags override it, and the defaults below are its values. To resume,
+    it may be left out."""
     resume: Literal["auto", "never", "must"] = "auto"
     """auto: resume if there is a checkpoint. never: refuse a folder with a run. must: fail if
     there is none."""
