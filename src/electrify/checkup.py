@@ -254,7 +254,7 @@ def recipe_traps(recipe: Recipe, tokens: int | None) -> Findings:
         yield warning("warmup", fact, advice)
     slots, grace = phases_of(recipe).slots(t.max_steps), grace_of(m.init)
     if slots < grace:
-        fact = f"{t.max_steps:,} steps are {slots:,} tokens; models use the context after {grace:,}"
+        fact = f"{t.max_steps:,} steps are {slots:,} tokens; context is learnt after {grace:,}"
         yield warning("few-steps", fact, "enough for a trial only")
     if tokens and slots / tokens > MAX_EPOCHS:
         fact = f"the corpus of {tokens:,} tokens is seen {slots / tokens:,.0f} times"
