@@ -203,6 +203,18 @@ def test_damaged_checkpoints(capsys, finished, small_data, tmp_path, without_exp
     assert listing(run) == before
 
 
+def test_a_run_stopped_in_its_first_stage_goes_on_without_options(small_data, tmp_path):
+    """Its recipe is in the folder, though the folder has no checkpoint yet."""
+    run = tmp_path / "run"
+    stopped: dict[str, Any] = {"generator_steps": 4, "warmup_steps": 1, "max_minutes": 1e-6}
+    assert pretrain(small_data, run, recipe="two-stage-tiny", **stopped) == 75
+    assert steps_of(run / "generator-stage") == [1]
+    before = (run / "config.yaml").read_text(encoding="utf-8")
+    assert electrify("pretrain", small_data, "--output-dir", run) == 75
+    assert steps_of(run / "generator-stage")[-1] == 2
+    assert (run / "config.yaml").read_text(encoding="utf-8") == before
+
+
 @pytest.mark.parametrize(
     ("names", "resume", "says"),
     [

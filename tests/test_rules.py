@@ -11,7 +11,7 @@ from electrify.build import build
 from electrify.errors import UserError
 from electrify.flop_counts import recipe_flops
 from electrify.methods import RECIPES
-from electrify.recipe import load, names, override
+from electrify.recipe import load, names, override, stages_of
 from electrify.rules import check
 from electrify.terms import weighted
 from electrify.train.optim import make_optimizer, parameter_groups
@@ -145,3 +145,35 @@ def test_builds_and_takes_a_step(name: str) -> None:
     after = loss().detach()
     assert bool(after.isfinite())
     assert float(after) < float(before.detach()) or config.objective.objective == "adversarial"
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"objective_options": {"gamma": 2}}, "objective_options is for objective module:Class"),
+        ({"objective": "./focal.py:Focal"}, "write module:Class"),
+        ({"objective": "no_such_module:Focal"}, "PYTHONPATH"),
+        ({"objective": "own_objective:Hardness"}, "the module has no 'Hardness'"),
+        ({"term_weights": "rtd=50,generator=1,rtd=1"}, "term_weights should be a valid dictionary"),
+    ],
+)
+def test_what_cannot_be_meant(fields, says):
+    with pytest.raises(UserError, match=says):
+        override(load("electra-tiny"), fields)
+
+
+def test_a_mapping_may_have_spaces():
+    weights = override(load("electra-tiny"), {"term_weights": "generator=1, rtd=20"}).term_weights
+    assert weights == {"generator": 1.0, "rtd": 20.0}
+
+
+def test_the_generators_stage_of_an_extended_encoder():
+    """Its sizes are extended already, and it starts from no folder."""
+    recipe = override(
+        load("electra-modernbert-tiny"),
+        {"tie": "none", "generator_training": "frozen", "term_weights": {"rtd": 50.0}}
+        | {"generator_steps": 100, "discriminator_start": "random"}
+        | {"init_discriminator": "folder", "extend_positions": 128},
+    )
+    first, _ = stages_of(recipe)
+    check(first)

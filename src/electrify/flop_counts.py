@@ -12,8 +12,7 @@ equals the forward pass, tables are read by one-hot products, an output softmax 
 0.15625 of the positions whatever the mask rate, and bias, dropout, softmax, norm and activation
 count a little.
 
-Symbols: L row length, V vocabulary, E embedding width, D hidden width, F feed-forward width, H
-heads, A = heads x head width. Nothing is allocated: networks are built on torch's meta device.
+Nothing is allocated: networks are built on torch's meta device.
 
 `electrify flops` prints these counts (`report`).
 """

@@ -178,10 +178,15 @@ def row_of(kind: str, name: str) -> Any:
 def class_at(place: str) -> Any:
     """The class at `module:Class`. Raises UserError if there is none."""
     module, _, name = place.partition(":")
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise UserError(f"{place}: write module:Class, such as focal:Focal for a class in focal.py")
     try:
-        return getattr(importlib.import_module(module), name)
-    except (ModuleNotFoundError, AttributeError) as e:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as e:
         raise UserError(f"{place}: {e}. Put the folder of the module on PYTHONPATH") from e
+    if not hasattr(found, name):
+        raise UserError(f"{place}: the module has no {name!r}{nearest(name, vars(found))}")
+    return getattr(found, name)
 
 
 def is_imported(name: str) -> bool:

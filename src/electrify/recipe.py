@@ -598,9 +598,12 @@ def _section(section: str, values: Mapping[str, Any], before: str) -> Any:
         raise UserError(f"{before}{what}. `like: RECIPE` takes them from a shipped recipe")
     its = cls(**found)
     if choice := CHOICES.get(section):
+        own = f"{choice}_options"
         if ":" in getattr(its, choice):
-            own = f"{choice}_options"
             its = dataclasses.replace(its, **{own: methods.completed(its.row, getattr(its, own))})
+        elif getattr(its, own):
+            what = f"{before}{own} is for {choice} module:Class"
+            raise UserError(f"{what}, not {getattr(its, choice)}")
         for name in sorted(methods.options_of(choice) - {*its.row.options}):
             if getattr(its, name) != DEFAULTS[name]:
                 rows = " or ".join(
@@ -709,7 +712,7 @@ def stages_of(recipe: Recipe) -> list[Recipe]:
     chosen = ("mask_rate", "mask_mix", "mask_unit", "span_length", "mask_choice")
     its = {name: getattr(t, f"generator_{name}") for name in GENERATOR_RATES}
     first = Recipe(
-        model=dataclasses.replace(m, **shape, init_rtd_bias="zero"),
+        model=dataclasses.replace(m, **shape, **dict.fromkeys(m.row.extends), init_rtd_bias="zero"),
         corruption=Corruption(corruptor="mask", **{name: getattr(c, name) for name in chosen}),
         objective=o if o.objective == "mlm" else Objective(objective="mlm"),
         data=recipe.data,

@@ -58,10 +58,10 @@ def term(values_N: Tensor, where_N: Tensor | None = None) -> Term:
 
 def weighted(terms: Terms, weights: dict[str, float], counts: dict[str, Tensor]) -> Tensor:
     """sum over losses of weight * sum / global count: the total loss that is differentiated. Raises
-    ValueError if the weights name other terms than the counts, and UserError if a loss is not among
-    the terms, as an objective of one's own may have it."""
+    UserError if the losses with weights, counts and terms are not the same, as an objective of
+    one's own may have it."""
     if weights.keys() != counts.keys():
-        raise ValueError(
+        raise UserError(
             f"term_weights name {sorted(weights)}, the objective's losses are {sorted(counts)}"
         )
     if missing := weights.keys() - terms.keys():

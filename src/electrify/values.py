@@ -105,8 +105,9 @@ def from_text(value: Any, kind: Any) -> Any:
         if nothing and (origin is dict or may_be_none(kind)):
             return {} if origin is dict else None
         if origin is dict:
-            pairs = [word.partition("=") for word in value.split(",")]
-            return from_text({key: its for key, _, its in pairs}, kind)
+            words = [word.partition("=") for word in value.split(",")]
+            pairs = {key.strip(): its.strip() for key, _, its in words}
+            return from_text(pairs, kind) if len(pairs) == len(words) else value
         return value if plain is str else _scalar(value.strip(), plain)
     if isinstance(value, dict) and origin is dict:
         return {from_text(key, of[0]): from_text(its, of[1]) for key, its in value.items()}

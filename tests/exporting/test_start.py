@@ -80,7 +80,7 @@ def test_every_weight_is_taken(tmp_path):
     built = random_built(RTD)
     before = values(built)
     start = folder(tmp_path, "ElectraForPreTraining")
-    lines = load_model(built.discriminator, start)
+    lines = load_model(built.discriminator, start, "electra")
     assert lines == ["every weight found and used"]
     assert changed(built, before, "discriminator") == set(before["discriminator"])
 
@@ -89,7 +89,7 @@ def test_every_weight_is_taken(tmp_path):
 def test_a_missing_head_keeps_its_initial_values(tmp_path, kind, ignored):
     built = random_built(RTD)
     before = values(built)
-    lines = load_model(built.discriminator, folder(tmp_path, kind))
+    lines = load_model(built.discriminator, folder(tmp_path, kind), "electra")
     assert lines[0] == "it has no weights of the head, which keeps its initial values"
     encoder = {name for name in before["discriminator"] if name.startswith("encoder.")}
     assert changed(built, before, "discriminator") == encoder
@@ -119,7 +119,7 @@ def test_bert_folders_of_one_width(tmp_path, objective):
     built = random_built(override(objective, {"embedding_size": 16, "tie": "none"}))
     before = values(built)
     half, start = built.discriminator, folder(tmp_path, "BertForPreTraining")
-    lines = load_model(half, start)
+    lines = load_model(half, start, "electra")
     parts = "" if objective is MLM else "encoder."
     wanted = {n for n in before["discriminator"] if n.startswith(parts)}
     assert changed(built, before, "discriminator") == wanted
@@ -149,7 +149,7 @@ def test_a_folder_that_does_not_fit(tmp_path, fields, lacks, says):
     weights = {name: t for name, t in load_file(file).items() if lacks not in name}
     save_file(weights, file, metadata={"format": "pt"})
     with pytest.raises(UserError, match=says):
-        load_model(built.discriminator, start)
+        load_model(built.discriminator, start, "electra")
     assert not changed(built, before, "discriminator")
 
 

@@ -87,7 +87,6 @@ class Roberta(TwoLabels):
     narrow_embeddings = False
     model_types = ("roberta-prelayernorm",)
 
-    name = "toy_prenorm"
     config_class = "RobertaPreLayerNormConfig"
     classes: ClassVar = {
         "token": "RobertaPreLayerNormForMaskedLM",

@@ -65,7 +65,6 @@ class Architecture(ABC):
     """One kind of encoder. It is built from the parts in model/; its word table is
     `embeddings.words`."""
 
-    name: ClassVar[str]
     shape_type: ClassVar[type[Shape]] = Shape
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -352,7 +351,7 @@ class ExportedModel(Network):
         odd = {row.ours for row in table.rows} ^ self.parameters().keys()
         need(
             not odd,
-            f"{part} could not be exported: {table.name} of architecture {self.architecture.name} "
+            f"{part} could not be exported: {table.name} of {type(self.architecture).__name__} "
             f"has no {type(self.head).__name__} ({min(odd, default='')})",
         )
 

@@ -94,7 +94,6 @@ def encoder_rows(shape: Shape) -> tuple[KeyRow, ...]:
 class Deberta(TwoLabels):
     """DeBERTaV3's encoder (2111.09543; the attention of 2006.03654, with buckets)."""
 
-    name = "deberta"
     shape_type = DebertaShape
     config_class = "DebertaV2Config"
     classes: ClassVar = {

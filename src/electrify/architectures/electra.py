@@ -44,7 +44,6 @@ class Electra(Architecture):
     """ELECTRA's encoder (2003.10555), which is BERT's (1810.04805) with embeddings that may be
     narrower than the blocks."""
 
-    name = "electra"
     config_class = "ElectraConfig"
     classes: ClassVar = {"token": "ElectraForMaskedLM", "binary": "ElectraForPreTraining"}
     fixed: ClassVar = {"hidden_act": "gelu", "position_embedding_type": "absolute"}

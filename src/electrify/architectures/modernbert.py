@@ -96,7 +96,6 @@ FIXED_HEAD = {"classifier_activation": "gelu", "classifier_bias": False, "decode
 class ModernBert(TwoLabels):
     """ModernBERT's encoder (2412.13663, section 2.1), which is also that of Ettin and mmBERT."""
 
-    name = "modernbert"
     shape_type = ModernBertShape
     config_class = "ModernBertConfig"
     classes: ClassVar = {

@@ -6,8 +6,8 @@ tensor format notices a flipped bit: a damaged checkpoint is named and passed ov
 
 RunState is everything that a checkpoint holds. What decides the numbers of a run is (recipe, data,
 step): order, masks, samples and dropout are functions of them, so the state is parameters,
-optimiser, the step, what the guard has counted, and the sums of the unfinished log line. No random
-generator is part of it.
+optimiser, the step, the batches that a rollback left out, what the guard has counted, and the sums
+of the unfinished log line. No random generator is part of it.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ HOW_OFTEN = {"logging_steps", "save_steps", "save_total_limit", "eval_steps", "e
 FREE = GUARDS | HOW_OFTEN | {"max_minutes", "report_to", "device", "threads", "ddp_timeout"}
 # Fields that say how the work is split: they change sums only by rounding.
 SPLIT = {"per_device_train_batch_size", "gradient_accumulation_steps", "fsdp"}
-# Schedules, whose values follow each other in the order in which they are written.
 WARMUPS = ("warmup_steps", "generator_warmup_steps")
+# Schedules, whose values follow each other in the order in which they are written.
 ORDERED = ("seq_length_schedule", "batch_size_schedule")
 
 

@@ -45,7 +45,7 @@ class Pretrain(Options):
     def defaults(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         flags = {field: value for field, value in given.items() if field in SECTION_OF}
         run, name = Path(given.get("output_dir") or ""), given.get("recipe")
-        if name is None and (run / FACTS).is_file() and any(run.glob("checkpoint-*")):
+        if name is None and (run / FACTS).is_file() and (run / CONFIG).is_file():
             return {"base": load(run / CONFIG, trusted=False), "changes": flags}
         base = load(DEFAULT_RECIPE if name in (None, AUTO) else name)
         return {"base": base, "changes": flags}

@@ -281,14 +281,15 @@ def must_be_usable(folder: Path, resume: Resume) -> None:
 
 @contextmanager
 def claimed(job: Job, data: TrainingData) -> Iterator[None]:
-    """Holds the run's folder for this group of processes, and writes first what tells whose it
-    is."""
+    """Holds the run's folder for this group of processes, and writes first what tells whose it is
+    and how it goes on."""
     with ExitStack() as held:
         with dist.together():
             if job.world.is_main:
                 held.enter_context(claim(job.folder, FACTS))
                 if not job.earlier:
                     write_facts(job.folder, identity_of(job.recipe, data.corpus))
+                    write_recipe(job)
         yield
 
 
@@ -297,7 +298,6 @@ def all_facts(run: Run, built: Built) -> dict[str, Any]:
     m = run.data.corpus.manifest
     facts = identity_of(run.job.recipe, run.data.corpus) | {
         "machine": machine.describe(run.world.device),
-        "architecture": built.discriminator.architecture.name,
         "shapes": {name: asdict(model.encoder.shape) for name, model in built.exports.items()},
         "vocab_size": m.vocab_size,
         "special_ids": asdict(m.special_ids),
@@ -321,13 +321,6 @@ def begin(run: Run, facts: Mapping[str, Any]) -> None:
         part.mkdir()
         for name in facts["tokenizer_files"]:
             shutil.copyfile(run.data.corpus.folder / TOKENIZER / name, part / name)
-    # Folders as paths relative to the run, so that config.yaml names none of this machine.
-    near = {}
-    for name, start in starts_of(job.recipe).items():
-        if os.path.isdir(start):
-            path = os.path.relpath(os.path.realpath(start), os.path.realpath(job.folder))
-            near[f"init_{name}"] = path if path.startswith("..") else f"./{path}"
-    write(job.folder / CONFIG, dump(override(job.recipe, near)))
 
 
 # ------------------------------------------------------------------ what it takes
@@ -357,3 +350,13 @@ def announcement(run: Run, then: Mapping[str, Any], *, parameters: int) -> Itera
     yield f"{parameters / 1e6:.1f} M parameters, {rows}, batches of {batches}, {epochs}{goes_on}"
     if run.settings.eval_steps and not run.data.validated(run.settings.eval_rows):
         yield f"warning: nothing is validated: {NONE_HELD_OUT}"
+
+
+def write_recipe(job: Job) -> None:
+    """config.yaml, which names no folder of this machine: folders are relative to the run."""
+    near = {}
+    for name, start in starts_of(job.recipe).items():
+        if os.path.isdir(start):
+            path = os.path.relpath(os.path.realpath(start), os.path.realpath(job.folder))
+            near[f"init_{name}"] = path if path.startswith("..") else f"./{path}"
+    write(job.folder / CONFIG, dump(override(job.recipe, near)))

@@ -235,7 +235,8 @@ def fill_from(built: Built, recipe: Recipe, starts: Starts) -> Iterator[str]:
         torch.nn.init.zeros_(words.base.weight)
     for name in (n for n in (GENERATOR, DISCRIMINATOR) if n in starts):
         learns = name == DISCRIMINATOR or recipe.corruption.generator_training != "frozen"
-        for line in load_model(built.exports[name], starts[name], learns=learns):
+        own, kind = built.exports[name], recipe.model.architecture
+        for line in load_model(own, starts[name], kind, learns=learns):
             yield f"{name}: {starts[name]}: {line}"
     if len(starts) == 2 and recipe.model.tie not in ("none", "gdes"):
         yield f"of the weights that both share, {starts[DISCRIMINATOR]} decides"
@@ -249,7 +250,9 @@ def fill_from(built: Built, recipe: Recipe, starts: Starts) -> Iterator[str]:
         yield line
 
 
-def load_model(own: ExportedModel, start: str, *, learns: bool = True) -> list[str]:
+def load_model(
+    own: ExportedModel, start: str, architecture: str, *, learns: bool = True
+) -> list[str]:
     """Fills a network of a run with the weights of a folder or Hub id (safetensors only). Returns
     lines that say what was missing or left out.
 
@@ -257,7 +260,7 @@ def load_model(own: ExportedModel, start: str, *, learns: bool = True) -> list[s
     as the folder leaves it, head and all. Raises UserError if the folder does not fit; then nothing
     has been changed.
     """
-    config = config_in(start, own.architecture.name)
+    config = config_in(start, architecture)
     table = own.table(model_type=config.model_type)
     model, info = loaded(own.architecture.starting_class(table.name), start, config)
     missing, extra = set(info["missing_keys"]), sorted(info["unexpected_keys"])
