@@ -10,9 +10,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from batches import at_of, built, counts_of, draws_of, ragged_batch, terms_of, tiny
 from electrify.flop_counts import passes_flops
 from electrify.model.attention import SharedContext
-from electrify.model.costs import Measured, Pass
+from electrify.model.costs import Pass
 from electrify.model.embeddings import DisentangledWords
 from electrify.model.encoder import Encoder
+from electrify.objectives.objective import Objective
 from electrify.terms import weighted
 
 
@@ -53,7 +54,7 @@ def through_matmul(module: nn.Module) -> None:
             cast(SharedContext, part.contexts).backend = "matmul"
 
 
-def with_share(objective: Measured, share: float) -> list[Pass]:
+def with_share(objective: Objective, share: float) -> list[Pass]:
     """The objective's passes, what runs on chosen positions on `share` of the tokens."""
     return [one if one.share in (0, 1) else replace(one, share=share) for one in objective.passes()]
 

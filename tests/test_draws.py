@@ -2,10 +2,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from batches import from_sequences
-from electrify.draws import _PURPOSES, Draws, draws_for, hashed
-from electrify.tokens import SpecialIds, Tokens
+from electrify.draws import _PURPOSES, draws_for, hashed
+from electrify.tokens import SpecialIds, Tokens, mapped
 
 PURPOSES = list(_PURPOSES)
 MASK = (1 << 64) - 1
@@ -108,8 +109,8 @@ def test_any_split_into_ranks_and_micro_batches_sees_the_same_numbers():
 def test_cpu_and_gpu_agree_to_the_bit():
     draws = draws_for(seed=1, step=2, num_rows=8, row_length=128)
     for purpose in PURPOSES:
-        assert torch.equal(draws.to("cuda").uniform_T(purpose).cpu(), draws.uniform_T(purpose))
-    assert isinstance(draws.to("cuda"), Draws)
+        on_gpu = mapped(draws, Tensor.cuda).uniform_T(purpose)
+        assert torch.equal(on_gpu.cpu(), draws.uniform_T(purpose))
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5), st.integers(0, 31))

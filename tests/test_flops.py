@@ -10,7 +10,8 @@ from counted import exactly, through_matmul, uncounted
 from electrify.build import Built
 from electrify.cli import main
 from electrify.flop_counts import Convention, outline, passes_flops, published, recipe_flops
-from electrify.model.costs import CHOSEN, Measured, Pass, binary_flops
+from electrify.model.costs import CHOSEN, Pass, binary_flops
+from electrify.objectives.objective import Objective
 from electrify.recipe import load, names, override
 
 # What the public script prints (google-research/electra, flops_computation.py at 62e478a), to seven
@@ -146,7 +147,7 @@ def test_a_mixture_says_what_it_runs(fields: dict[str, Any]) -> None:
 
 
 def passes_of(recipe: str, **fields: Any) -> float:
-    objective = cast(Measured, built(recipe, **fields).objective)
+    objective = cast(Objective, built(recipe, **fields).objective)
     return passes_flops(objective.passes(), row_length=32, convention="hardware")
 
 

@@ -92,17 +92,6 @@ class Draws:
     progress: Tensor = field(default_factory=lambda: torch.zeros(()))
     """Share of the run that is done, 0-dim float32."""
 
-    def to(self, device: torch.device | str) -> Draws:
-        return replace(
-            self,
-            key_R=self.key_R.to(device, non_blocking=True),
-            progress=self.progress.to(device, non_blocking=True),
-        )
-
-    def pin(self) -> Draws:
-        """Moves the tensors to pinned memory, from which a copy to a GPU runs asynchronously."""
-        return replace(self, key_R=self.key_R.pin_memory(), progress=self.progress.pin_memory())
-
     def rows(self, start: int, stop: int) -> Draws:
         return replace(self, key_R=self.key_R[start:stop])
 

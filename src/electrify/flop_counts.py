@@ -31,7 +31,6 @@ from .build import Built, Vocabulary, compose
 from .data.phases import Phases, phases_of
 from .model.costs import (
     CHOSEN,
-    Measured,
     Pass,
     Share,
     Sizes,
@@ -45,6 +44,7 @@ from .model.costs import (
 from .model.embeddings import DisentangledWords
 from .model.encoder import matrices_of
 from .names import Named
+from .objectives.objective import Objective
 from .progress import aligned
 from .recipe import Recipe, first_update, stages_of, with_batch
 from .rules import countable
@@ -117,7 +117,7 @@ class PeriodFlops:
 
 
 def flops_of_periods(
-    objective: Measured,
+    objective: Objective,
     phases: Phases,
     *,
     max_steps: int,

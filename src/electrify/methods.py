@@ -53,9 +53,9 @@ class Exported:
 
     def is_trained(self, o: ObjectiveSection) -> bool:
         """Whether a run with this objective trains it to the end."""
-        field, _, value = self.only_at_end.partition("=")
-        late = bool(field) and getattr(o, field) == value and not o.mlm_end_share
-        return not late and (not self.loss or bool(o.term_weights[self.loss]))
+        name, _, value = self.only_at_end.partition("=")
+        never = bool(name) and getattr(o, name) == value and not o.mlm_end_share
+        return not never and (not self.loss or bool(o.term_weights[self.loss]))
 
 
 @dataclass(frozen=True, kw_only=True)

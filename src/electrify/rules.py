@@ -96,7 +96,8 @@ def _needs(recipe: Recipe, given: Collection[str]) -> Iterator[str]:
         (t.generator_steps, "generator_steps", ("discriminator_start",)),
     ):
         for name in names if not works else ():
-            if name in given if name in _CARRIED else values[name] != DEFAULTS[name]:
+            its_own = values[name] != DEFAULTS[name]
+            if name in given if name in _CARRIED else its_own:
                 yield f"{name} {values[name]} needs {what}"
 
 

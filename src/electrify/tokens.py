@@ -6,13 +6,17 @@ Shape suffixes: T = rows * row_length flat tokens, R rows, L row length, S seque
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 # It stands there because preparing a corpus needs it without torch.
 from .values import SpecialIds as SpecialIds
+
+V = TypeVar("V")
 
 ALWAYS_JOINS = -1
 ALWAYS_BEGINS = 0
@@ -85,31 +89,25 @@ class Tokens:
         any: a loss over rows counts only these."""
         return self.real_T.view(self.num_rows, self.row_length).any(-1)
 
-    def with_ids(self, ids_T: Tensor) -> Tokens:
-        return replace(self, ids_T=ids_T)
-
-    def to(self, device: torch.device | str) -> Tokens:
-        moved = (
-            t.to(device, non_blocking=True)
-            for t in (self.ids_T, self.seq_T, self.pos_T, self.segment_T)
-        )
-        return Tokens(*moved, row_length=self.row_length, runs=self.runs)
-
-    def pin(self) -> Tokens:
-        """Moves the tensors to pinned memory, from which a copy to a GPU runs asynchronously."""
-        moved = (t.pin_memory() for t in (self.ids_T, self.seq_T, self.pos_T, self.segment_T))
-        return Tokens(*moved, row_length=self.row_length, runs=self.runs)
-
     def rows(self, start: int, stop: int) -> Tokens:
         """Rows start..stop-1 as a batch of their own (a view)."""
         cut = slice(start * self.row_length, stop * self.row_length)
-        return Tokens(
-            self.ids_T[cut],
-            self.seq_T[cut],
-            self.pos_T[cut],
-            self.segment_T[cut],
-            row_length=self.row_length,
-        )
+        return mapped(self, lambda t: t[cut])
+
+
+def mapped(value: V, change: Callable[[Tensor], Any]) -> V:
+    """The same dataclass, list, tuple or dict with each tensor in it changed."""
+
+    def one(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: one(v) for key, v in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(map(one, value))
+        if is_dataclass(value) and not isinstance(value, type):
+            return replace(value, **{f.name: one(getattr(value, f.name)) for f in fields(value)})
+        return change(value) if isinstance(value, Tensor) else value
+
+    return one(value)
 
 
 def per_sequence(values_T: Tensor, tokens: Tokens) -> Tensor:

@@ -22,7 +22,7 @@ from batches import (
     text_batch,
 )
 from electrify.build import Built
-from electrify.corruption.generator import Mixed, Mixture
+from electrify.corruption.generator import TAU, Mixed, Mixture
 from electrify.objectives.objective import Objective
 
 TOKENS = text_batch(seed=4, rows=4, row_length=32)
@@ -81,7 +81,7 @@ def test_the_gradient_of_the_detector_against_whole_one_hots(fields: dict[str, A
 
     z = c(TOKENS, plan)
     logits_MKV = torch.stack([c.lm.head(x) for x in states], 1)
-    sharp = c.tau * fields.get("temperature", 1.0)
+    sharp = TAU * fields.get("temperature", 1.0)
     if "disallow_correct" in fields:
         logits_MKV = logits_MKV.masked_fill(
             nn.functional.one_hot(z.was_M, VOCAB).bool()[:, None], -1e4
@@ -160,7 +160,7 @@ def test_each_read_out_is_the_language_model_of_that_depth() -> None:
     assert torch.equal(z.states_MD, whole_MD)
     assert made.exports["generator"].encoder is c.lm.encoder
     del c.lm.encoder.blocks[1:]
-    logits_MV = c.lm(masked.tokens, z.at_M)
+    logits_MV = c.lm.head(c.lm.states(masked.tokens, z.at_M))
     ce_M = nn.functional.cross_entropy(logits_MV, z.was_M, reduction="none")
     torch.testing.assert_close(z.ce_KM[0], ce_M, rtol=1e-5, atol=1e-5)
 

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from batches import p_of_draws
 from electrify.corruption.sampling import Sampling, invert, without_replacement
-from electrify.corruption.sampling import sample as sample_and_probabilities
 from electrify.draws import draws_for
 
 JUST_BELOW_1 = math.nextafter(1.0, 0.0)
@@ -20,8 +19,9 @@ INF = math.inf
 NOW = torch.zeros(())
 
 
-def sample(logits_MV: Tensor, uniform_M: Tensor, **more: float) -> Tensor:
-    return sample_and_probabilities(logits_MV, uniform_M, **more)[0]
+def sample(logits_MV: Tensor, uniform_M: Tensor, temperature: float = 1.0) -> Tensor:
+    was_M = torch.zeros(len(logits_MV), dtype=torch.long)
+    return Sampling(temperature=temperature).draw(logits_MV, was_M, uniform_M, NOW)[0]
 
 
 @pytest.mark.parametrize("progress", [0.0, 0.1, 0.25, 1.0])

@@ -20,7 +20,7 @@ from electrify.model.blocks import geglu
 from electrify.model.embeddings import dropout, keep_mask
 from electrify.model.encoder import Encoder
 from electrify.model.init import init_bert
-from electrify.tokens import Tokens
+from electrify.tokens import Tokens, mapped
 
 
 def encoder(*, std: float = 0.3, **fields: float) -> Encoder:
@@ -170,7 +170,7 @@ def test_the_residual_stream_keeps_its_dtype(recipe: str, monkeypatch: pytest.Mo
                 setattr(module, name, nn.Parameter(torch.empty_like(p, device="cuda:0")))
             for name, b in module.named_buffers(recurse=False):
                 setattr(module, name, torch.empty_like(b, device="cuda:0"))
-        encoder(tokens.to("cuda:0"))
+        encoder(mapped(tokens, lambda t: t.to("cuda:0")))
     assert seen == [torch.bfloat16] * (len(encoder.blocks) + 1)
 
 

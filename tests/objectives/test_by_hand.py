@@ -106,7 +106,7 @@ OTHER = torch.tensor([0.125, 0.125, 0.125, 0.125, 0.125, 0.25, 0.125])
 def mlm() -> MLM:
     logits_TV = torch.full((5, 7), 9.0)  # wrong wherever nobody may ask
     logits_TV[1], logits_TV[2] = ONE.log(), OTHER.log() + 3
-    return MLM(masks(7), part(At()), part(Written(logits_TV)), reads_mask=True)
+    return MLM(masks(7), part(At()), part(Written(logits_TV)))
 
 
 def mlm_slope() -> Tensor:
@@ -120,7 +120,7 @@ def mlm_slope() -> Tensor:
 
 def kept() -> MLM:
     mask, head = masks(7, (0.0, 1.0, 0.0)), part(Written(torch.zeros(5, 7)))
-    return MLM(mask, part(At()), head, reads_mask=True)
+    return MLM(mask, part(At()), head)
 
 
 def believed() -> Any:
@@ -165,8 +165,10 @@ def selective() -> Selective:
     scores_TV = torch.full((5, 8), 100.0)  # where nobody asks
     scores_TV[1, [5, 7, 4]] = torch.tensor([2.0, 1.0, 1.0]).log()
     scores_TV[2, [6, 5, 7]] = torch.tensor([1.0, 3.0, 1.0]).log()
-    parts = part(At()), part(Written(SAYS)), part(At()), part(Written(scores_TV))
-    return Selective(generator(at_places(5, drawn)), *parts, candidates=3)
+    selection = part(Written(scores_TV))
+    selection.candidates = 3
+    parts = part(At()), part(Written(SAYS)), part(At()), selection
+    return Selective(generator(at_places(5, drawn)), *parts)
 
 
 def selective_slope() -> Tensor:

@@ -1,6 +1,7 @@
 """What holds for every system of the study and its variants, whatever the text and the numbers, and
 which loss reaches which parameter."""
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -24,7 +25,7 @@ from batches import (
     tiny,
     value,
 )
-from electrify.objectives.corrective import Correction, corrected
+from electrify.objectives.corrective import Correction, correction_loss
 from electrify.objectives.electric import noise_logit
 from electrify.objectives.objective import binary_ce
 from electrify.terms import weighted
@@ -83,7 +84,9 @@ def test_what_stands_in_padding_is_in_no_loss(
     assume(bool(pads.any()))
     with torch.no_grad():
         one = terms_of(objective, tokens, draws)
-        two = terms_of(objective, tokens.with_ids(tokens.ids_T.masked_fill(pads, other)), draws)
+        two = terms_of(
+            objective, replace(tokens, ids_T=tokens.ids_T.masked_fill(pads, other)), draws
+        )
     for n in counts_of(objective, tokens, draws):
         torch.testing.assert_close(one[n].sum, two[n].sum, rtol=1e-5, atol=1e-5)
 
@@ -182,7 +185,7 @@ def test_the_towers_are_blind_to_the_token_itself(tokens: Tokens, data: st.DataO
     changed = tokens.ids_T.index_fill(0, torch.tensor([i]), data.draw(st.sampled_from(others)))
     with torch.no_grad():
         before_TD = towers().context(tokens)
-        after_TD = towers().context(tokens.with_ids(changed))
+        after_TD = towers().context(replace(tokens, ids_T=changed))
     moved_T = (after_TD - before_TD).abs().amax(1) > 1e-6
     row_T = torch.arange(len(moved_T)) // tokens.row_length
     own_T = (tokens.seq_T == tokens.seq_T[i]) & (row_T == row_T[i])
@@ -209,7 +212,7 @@ def test_corrections_in_their_own_words(believed, detected, data):
         "copy": -(copies * kept_V + new * log_p_V.exp()).log(),
     }
     for correction, want_V in by.items():
-        got_V = corrected(-log_p_V.float(), z_V.float(), kept_V, correction)
+        got_V = correction_loss(-log_p_V.float(), z_V.float(), kept_V, correction)
         torch.testing.assert_close(got_V.double(), want_V, rtol=1e-4, atol=1e-4)
     assert float((-got_V).exp().sum()) == pytest.approx(1.0, abs=1e-4)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from batches import text_batch
 from electrify.model.attention import AttentionContext, Reach, Rotary
 from electrify.recipe import Recipe
-from electrify.tokens import Tokens
+from electrify.tokens import Tokens, mapped
 from electrify.train.graphs import WARM
 from electrify.train.loop import Run
 
@@ -135,7 +135,7 @@ def test_memory_of_a_long_run_does_not_grow(small_data: Path, tmp_path: Path, gr
 def test_the_kernel_for_packed_sequences_has_our_windows(window: int | None) -> None:
     """The same keys at the edges as the mask, and the same gradient, in bfloat16, with turned
     queries and keys."""
-    tokens = replace(text_batch(seed=0, rows=3, row_length=64), runs=96).to("cuda")
+    tokens = mapped(replace(text_batch(seed=0, rows=3, row_length=64), runs=96), Tensor.cuda)
     reach = Reach(rotary=Rotary(10_000.0, 16), window=window)
     rng = torch.Generator().manual_seed(0)
     given = torch.randn(len(tokens.ids_T), 3 * 32, generator=rng).to("cuda", torch.bfloat16)
@@ -167,7 +167,8 @@ def test_dropout_of_that_kernel_on_single_weights() -> None:
     in the backward pass, by each head on its own."""
     size = 64 * 64
     alone = torch.arange(64).repeat(64) + 1
-    tokens = replace(text_batch(seed=0, rows=64, row_length=64), seq_T=alone, runs=size).to("cuda")
+    tokens = replace(text_batch(seed=0, rows=64, row_length=64), seq_T=alone, runs=size)
+    tokens = mapped(tokens, Tensor.cuda)
     rng = torch.Generator().manual_seed(0)
     qkv = torch.randn(size, 3 * 32, generator=rng).to("cuda", torch.bfloat16).requires_grad_()
     v_THW = qkv.detach().view(size, 3, 2, 16)[:, 2]
@@ -193,7 +194,7 @@ def test_dropout_of_that_kernel_on_single_weights() -> None:
 def test_dropout_of_that_kernel_in_packed_rows() -> None:
     """Its mean over many draws is the result without dropout. The result is linear in the values,
     so both passes have dropped the same weights if <out, g> = <v, gradient of v>."""
-    tokens = replace(text_batch(seed=0, rows=3, row_length=64), runs=96).to("cuda")
+    tokens = mapped(replace(text_batch(seed=0, rows=3, row_length=64), runs=96), Tensor.cuda)
     rng = torch.Generator().manual_seed(0)
     qkv = torch.randn(len(tokens.ids_T), 3 * 32, generator=rng).to("cuda", torch.bfloat16)
     qkv.requires_grad_()
@@ -217,7 +218,7 @@ def test_windows_without_that_kernel_are_computed_by_blocks() -> None:
     """In float32: the numbers of the masked row, and memory that grows with the row's length."""
     found, peaks = [], []
     for backend, length in (("auto", 1024), ("sdpa", 1024), ("auto", 8192)):
-        tokens = text_batch(seed=0, rows=1, row_length=length).to("cuda")
+        tokens = mapped(text_batch(seed=0, rows=1, row_length=length), Tensor.cuda)
         rng = torch.Generator().manual_seed(0)
         qkv = torch.randn(length, 3 * 32, generator=rng).cuda().requires_grad_()
         torch.cuda.reset_peak_memory_stats()

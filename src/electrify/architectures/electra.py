@@ -4,13 +4,14 @@ segments."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from ..model.blocks import Block
-from ..model.embeddings import Embeddings, Shape, Words, own_table, own_tables
+from ..model.embeddings import Embeddings, Shape, Words, own_tables
 from ..model.encoder import Encoder
 from ..model.heads import BinaryHead, Head, HeadKind, LinearHead
 from ..model.init import (
@@ -32,11 +33,6 @@ from .architecture import (
     rows_of_layers,
     rows_of_lm_head,
     rows_of_weights,
-)
-
-NUMBERS = (
-    *("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
-    *("intermediate_size", "max_position_embeddings", "type_vocab_size", "layer_norm_eps"),
 )
 
 
@@ -71,36 +67,34 @@ class Electra(Architecture):
         if values.init == "published":
             init_published(objective, rng)
         # A shared word table is scaled and filled only once.
-        tables = {id(own_table(e.embeddings.words)): e for e in reversed(encoders)}
+        tables = own_tables(e.embeddings.words for e in encoders)
         width = subspace_width(*(e.shape for e in encoders)) if values.init == "local" else 0
         if values.init == "local":
+            init_local_embeddings(tables, (e.embeddings for e in encoders), width)
             done: set[nn.Module] = set()
             for encoder in encoders:
-                words = own_table(encoder.embeddings.words)
-                init_local_embeddings(
-                    encoder.embeddings, words, width, scale_words=tables[id(words)] is encoder
-                )
                 init_local_blocks(encoder, width, rng, amplitude=values.local_amplitude, done=done)
             for head in objective.modules():
                 if isinstance(head, BinaryHead):
                     init_local_head(head, rng)
         if values.scaled:
             init_scaled_outputs(encoders)
-        values.fill(own_tables(e.embeddings.words for e in encoders), width=width)
+        values.fill(tables, width=width)
 
     # ---------------------------------------------------------------- in Hugging Face's library
 
     def config_values(
         self, shape: Shape, special: SpecialIds, dropout: float, attention_dropout: float
     ) -> dict[str, Any]:
-        return {name: getattr(shape, name) for name in NUMBERS} | {
+        return vars(shape) | {
             "hidden_dropout_prob": dropout,
             "attention_probs_dropout_prob": attention_dropout,
             "pad_token_id": special.pad,
         }
 
     def shape_of(self, config: Any) -> Shape:
-        numbers = {name: getattr(config, name) for name in NUMBERS if hasattr(config, name)}
+        names = [field.name for field in fields(Shape) if hasattr(config, field.name)]
+        numbers = {name: getattr(config, name) for name in names}
         return Shape(**{"embedding_size": config.hidden_size} | numbers)
 
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:

@@ -235,8 +235,8 @@ class ModernBert(TwoLabels):
         head = rows_of_weights({"head.dense": "head.dense", "head.norm": "head.norm"})
         if kind == "binary":
             rows = (*head, *rows_of_layers({"head.out": "classifier"}, labels=True))
-            return KeyTable(self.classes[kind], encoder_rows(shape), rows)
-        rows = (*head, KeyRow("head.bias_V", ("decoder.bias",)))
+        else:
+            rows = (*head, KeyRow("head.bias_V", ("decoder.bias",)))
         return KeyTable(self.classes[kind], encoder_rows(shape), rows)
 
 

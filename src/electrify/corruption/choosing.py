@@ -15,9 +15,8 @@ V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -60,28 +59,6 @@ class Plan:
     def counting(self: P, **counts: Tensor) -> P:
         """The same plan with the counts of further losses."""
         return replace(self, counts=self.counts | counts)
-
-    def to(self: P, device: torch.device | str) -> P:
-        return mapped(self, lambda t: t.to(device, non_blocking=True))
-
-    def pin(self: P) -> P:
-        """In memory from which a copy to a GPU runs by itself."""
-        return mapped(self, lambda t: t.pin_memory())
-
-
-def mapped(value: V, change: Callable[[Tensor], Any]) -> V:
-    """The same dataclass, list, tuple or dict with each tensor in it changed."""
-
-    def one(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: one(v) for key, v in value.items()}
-        if isinstance(value, list | tuple):
-            return type(value)(map(one, value))
-        if is_dataclass(value) and not isinstance(value, type):
-            return replace(value, **{f.name: one(getattr(value, f.name)) for f in fields(value)})
-        return change(value) if isinstance(value, Tensor) else value
-
-    return one(value)
 
 
 def positions(chosen_T: Tensor, *, fixed_for: float | None) -> tuple[Tensor, Tensor | None]:
@@ -229,9 +206,9 @@ class Chooser:
         if not units:
             rank_RL = torch.arange(tokens.row_length, device=seq_RL.device) - first_RL
             take_RL = rank_RL < want_RL
-        # The tokens of a word or span have one key: its place is [start, stop) of the sequence's
-        # candidates.
         else:
+            # The tokens of a word or span have one key: its place is [start, stop) of the
+            # sequence's candidates.
             start_RL = torch.searchsorted(sorted_key_RL, sorted_key_RL) - first_RL
             stop_RL = torch.searchsorted(sorted_key_RL, sorted_key_RL, right=True) - first_RL
             fits_RL = (start_RL + stop_RL <= 2 * want_RL) | (start_RL == 0)

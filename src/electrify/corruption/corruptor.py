@@ -178,10 +178,10 @@ def substitute(tokens: Tokens, plan: Plan, new_M: Tensor) -> Tokens:
     """`tokens` with `new_M` written at the chosen positions."""
     if plan.valid_M is not None:  # the fillers write the first token to its own place
         new_M = torch.where(plan.valid_M, new_M, tokens.ids_T[0])
-    return tokens.with_ids(tokens.ids_T.index_copy(0, plan.at_M, new_M))
+    return replace(tokens, ids_T=tokens.ids_T.index_copy(0, plan.at_M, new_M))
 
 
-def right(score_MV: Tensor, z: Corrupted) -> Tensor:
+def is_best(score_MV: Tensor, z: Corrupted) -> Tensor:
     """[M] 1 where the original has the highest score, else 0."""
     return (likeliest(score_MV) == z.was_M).float()
 
@@ -210,7 +210,7 @@ def lm_rates(
         masked_M = masked_M & valid_M
         kept_M = kept_M & valid_M
         random_M = random_M & valid_M
-    right_M = right(logits_MV if p_MV is None else p_MV, z)
+    right_M = is_best(logits_MV if p_MV is None else p_MV, z)
     return {
         f"{name}_accuracy": term(right_M, valid_M),
         f"{name}_loss_masked": term(loss.values_N, masked_M),

@@ -189,14 +189,12 @@ class Mixture(Generator):
         depths: Sequence[int],
         words: Words,
         sampling: Sampling,
-        tau: float = TAU,
     ) -> None:
         super().__init__(mask, lm, sampling=sampling)
         assert depths[-1] == len(lm.encoder.blocks)
         self.depths = tuple(depths)
         self.vote = nn.Linear(lm.encoder.shape.hidden_size, 1, bias=False)
         self.slope = Slope(words)
-        self.tau = tau
 
     @classmethod
     def build(cls, source: Source, *, read_outs: tuple[int, ...] = ()) -> Mixture:
@@ -264,7 +262,7 @@ class Mixture(Generator):
         for start in range(0, max(len(mixed_MV), 1), CHUNK):
             some = slice(start, start + CHUNK)
             p_CV, temperature = self.sampling.sharpened(
-                mixed_MV[some], masked.was_M[some], masked.plan.progress, tau=self.tau
+                mixed_MV[some], masked.was_M[some], masked.plan.progress, tau=TAU
             )
             slopes = [self.slope(p_CV, logits_MV.detach()[some]) for logits_MV in logits]
             parts.append(torch.stack(slopes, 1) / temperature)

@@ -43,13 +43,8 @@ class Sampling:
     ) -> tuple[Tensor, Tensor | None]:
         """One token a row, and softmax(logits) where it was drawn from just that. progress: share
         of the run that is done, 0-dim."""
-        temperature = self.temperature_at(progress)
-        drawn_M, p_MV = sample(
-            logits_MV,
-            uniform_M,
-            temperature=temperature,
-            never_M=was_M if self.disallow_correct else None,
-        )
+        p_MV, temperature = self.sharpened(logits_MV, was_M, progress, tau=1.0)
+        drawn_M = invert(p_MV, uniform_M)
         plain = isinstance(temperature, float) and temperature == 1.0
         return drawn_M, p_MV if plain and not self.disallow_correct else None
 
@@ -72,19 +67,6 @@ class Sampling:
         temperature = self.temperature_at(progress) * tau
         never_M = was_M if self.disallow_correct else None
         return distribution(logits_MV, temperature=temperature, never_M=never_M), temperature
-
-
-@torch.no_grad()
-def sample(
-    logits_MV: Tensor,
-    uniform_M: Tensor,
-    *,
-    temperature: float | Tensor = 1.0,
-    never_M: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """One token per row, and the distribution from which it is drawn, both without gradient."""
-    p_MV = distribution(logits_MV, temperature=temperature, never_M=never_M)
-    return invert(p_MV, uniform_M), p_MV
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ from ..model.heads import CHUNK, Network, log_probability
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .choosing import Chooser, Plan
-from .corruptor import Corrupted, Source, right, substitute
+from .corruptor import Corrupted, Source, is_best, substitute
 from .sampling import Sampling
 
 
@@ -117,4 +117,4 @@ class TwoTower(nn.Module):
     def rates(self, z: Corrupted, losses: dict[str, Loss]) -> Terms:
         """It learns from every token, but its accuracy is that at the chosen ones."""
         assert z.logits_MV is not None
-        return {"generator_accuracy": term(right(z.logits_MV, z), z.valid_M)}
+        return {"generator_accuracy": term(is_best(z.logits_MV, z), z.valid_M)}

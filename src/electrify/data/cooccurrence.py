@@ -40,11 +40,9 @@ def word_vectors(corpus: Corpus, dimensions: int, *, seed: int) -> Tensor:
     """
     counts_VC = count_neighbours(corpus)
     threads = torch.get_num_threads()
-    torch.set_num_threads(
-        1
-        # The last bits of a sum depend on the number of threads, and close singular values amplify
-        # them.
-    )
+    # The last bits of a sum depend on the number of threads, and close singular values amplify
+    # them.
+    torch.set_num_threads(1)
     try:
         return factors(ppmi_(torch.from_numpy(counts_VC)), dimensions, seed=seed)
     finally:

@@ -26,7 +26,6 @@ import numpy as np
 import torch
 
 from ..draws import hashed
-from ..errors import UserError
 
 SINGLE_SHARE = 0.1
 """Share of sequences with one segment if two segments are asked for (as in the data of BERT and
@@ -74,16 +73,8 @@ def sequences(documents: list[np.ndarray], *, max_seq_length: int, num_segments:
 
     documents: for each shard, one int64 array of documents + 1 token offsets (Corpus.documents).
     Whether a sequence is single depends only on the numbers of its document and of its piece, so it
-    is the same in every epoch. Raises UserError if a row is too short for any sequence.
+    is the same in every epoch.
     """
-    least = {1: 3, 2: 5}.get(num_segments)
-    if least is None:
-        raise UserError(f"num_segments must be 1 or 2, not {num_segments}")
-    if max_seq_length < least:
-        raise UserError(
-            f"max_seq_length {max_seq_length} is too short for a sequence with its special tokens. "
-            f"Set it to {least} or more"
-        )
     parts = list(_shards(documents, max_seq_length=max_seq_length, num_segments=num_segments))
     return Sequences(
         *(

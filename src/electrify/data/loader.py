@@ -166,11 +166,6 @@ class Loader:
         default)."""
         phase = self.phases.at(step)
         stop = phase.batch_rows if num_rows is None else first_row + num_rows
-        if not (step >= 0 and 0 <= first_row < stop <= phase.batch_rows):
-            raise ValueError(
-                f"step {step}, rows {first_row} to {stop}: there is no such part of a batch of "
-                f"{phase.batch_rows} rows"
-            )
         row = torch.arange(first_row, stop)
         return self.streams[phase.row_length].tokens(
             self.rows(step, first_row, stop), hashed(self.seed, step, row)

@@ -102,10 +102,7 @@ class AttentionContext:
             self.backend = "blocks"
         self.blocks: Blocks | None = None
         if self.backend == "blocks":
-            if self.window is None:
-                raise ValueError(
-                    f"backend blocks needs a window shorter than a row of {self.length} tokens"
-                )
+            assert self.window is not None
             self.blocks = Blocks(tokens, self.window)
             self.where = self.blocks.bias(tokens, dtype, direction)
         elif self.backend == "varlen":
@@ -141,13 +138,12 @@ class AttentionContext:
 class _Contexts:
     """Makes attention contexts of one direction, with one dropout."""
 
-    def __init__(
-        self, *, direction: Direction = "both", dropout: float = 0.0, backend: Backend = "auto"
-    ) -> None:
+    backend: Backend = "auto"
+
+    def __init__(self, *, direction: Direction = "both", dropout: float = 0.0) -> None:
         """dropout: on the attention weights, in training."""
         self.direction: Direction = direction
         self.dropout = dropout
-        self.backend: Backend = backend
 
     def one(
         self, tokens: Tokens, dtype: torch.dtype, *, training: bool, reach: Reach | None = None

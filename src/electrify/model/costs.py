@@ -7,7 +7,6 @@ of networks that an objective runs in a forward pass (`Pass`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from torch import nn
 
@@ -201,11 +200,3 @@ class Period:
     start: float
     """The share of the run that is done when it begins; it ends where the next one begins."""
     passes: list[Pass]
-
-
-class Measured(Protocol):
-    """An objective that can list the networks it runs."""
-
-    def passes(self) -> list[Pass]: ...
-
-    def periods(self) -> list[Period]: ...

@@ -128,7 +128,7 @@ class Encoder(nn.Module):
         )
 
     def paper_flops(self, row_length: int) -> float:
-        """The same in the paper's convention (flop_counts.py)."""
+        """`hardware_flops` in the paper's convention (flop_counts.py)."""
         sizes = self.sizes(row_length)
         blocks: Any = self.blocks
         between = sum(block.paper_flops(sizes) for block in blocks)

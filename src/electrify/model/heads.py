@@ -201,8 +201,8 @@ class ClsBinaryHead(OneLogit):
         return self.out(F.gelu(self.dense(self.norm(x_ND)))).squeeze(-1)
 
     def paper_flops(self, row_length: int) -> float:
-        """The same, plus the sum of two states and the norm, which count as the script counts
-        them."""
+        """That of `BinaryHead`, plus the sum of two states and the norm, which count as the script
+        counts them."""
         width = self.dense.in_features
         return width + costs.NORM * width + costs.binary_flops(width)
 
@@ -255,9 +255,6 @@ class MaskedLM(nn.Module):
     def states(self, tokens: Tokens, at_M: Tensor) -> Tensor:
         """The input of the head, [M, D]."""
         return self.head.read(self.encoder, tokens, at_M)
-
-    def forward(self, tokens: Tokens, at_M: Tensor) -> Tensor:
-        return self.head(self.states(tokens, at_M))
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ def subspace_width(*shapes: Shape) -> int:
 
 
 def init_local_embeddings(
-    e: Embeddings, words: nn.Embedding, width: int, *, scale_words: bool = True
+    tables: Iterable[nn.Embedding], embeddings: Iterable[Embeddings], width: int
 ) -> None:
     """Sets words and positions for `local`, after `init_bert` (whose words are scaled up).
 
@@ -171,19 +171,19 @@ def init_local_embeddings(
     | segments               | 0                             | truncated normal, std 0.02   |
 
     Position 0 is [CLS], which a classifier reads later. Without a position vector of its own, its
-    heads start by averaging over the sequence. `words` is the table that holds the actual values
-    (for a disentangled table, the underlying one); `scale_words` is False for a second encoder that
-    shares it with one already done.
+    heads start by averaging over the sequence. `tables` hold the values of the words, a shared one
+    once.
     """
     with torch.no_grad():
-        if scale_words:
+        for words in tables:
             words.weight.mul_(TOKEN_SCALE / BERT_STD)
-        words.weight[:, :width] = 0
-        e.segments.weight[:, :width] = 0
-        e.positions.weight[:, :width] = TOKEN_SCALE * position_subspace(
-            len(e.positions.weight), width
-        )
-        e.positions.weight[0, :width] = 0
+            words.weight[:, :width] = 0
+        for e in embeddings:
+            e.segments.weight[:, :width] = 0
+            e.positions.weight[:, :width] = TOKEN_SCALE * position_subspace(
+                len(e.positions.weight), width
+            )
+            e.positions.weight[0, :width] = 0
 
 
 def init_words(words: nn.Embedding, vectors_VK: Tensor, *, local_width: int = 0) -> None:

@@ -109,6 +109,8 @@ class RelativeContexts(nn.Module):
     """Makes the one attention context that all blocks of an encoder share. It holds the table of
     the buckets from -buckets to buckets - 1, [2 * buckets, D], and its norm."""
 
+    backend: Backend = "auto"
+
     def __init__(
         self,
         *,
@@ -118,7 +120,6 @@ class RelativeContexts(nn.Module):
         eps: float,
         direction: Direction = "both",
         dropout: float = 0.0,
-        backend: Backend = "auto",
     ) -> None:
         """longest: tokens of the longest row. dropout: on the attention weights, in training."""
         super().__init__()
@@ -126,7 +127,6 @@ class RelativeContexts(nn.Module):
         self.norm = nn.LayerNorm(width, eps=eps)
         self.direction: Direction = direction
         self.dropout = dropout
-        self.backend: Backend = backend
         self.width = width
         self.buckets = buckets
         self.longest = longest

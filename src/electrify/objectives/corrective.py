@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..corruption.choosing import Plan, count, enough, positions
-from ..corruption.corruptor import Corrupted, Corruptor, lm_rates, right, substitute
+from ..corruption.corruptor import Corrupted, Corruptor, is_best, lm_rates, substitute
 from ..corruption.generator import Generated
 from ..draws import Draws
 from ..model.costs import Pass, Period
@@ -27,8 +27,8 @@ from .objective import (
     Graded,
     Objective,
     Parts,
-    apart,
     binary_ce,
+    chosen_rates,
     copy_log_probability,
     entropy,
     histogram,
@@ -107,7 +107,7 @@ class Corrective(Objective):
         self.correction: Correction = correction
         self.mlm_share = mlm_share
         self.mlm_end_share = mlm_end_share
-        self.vectors = contrast
+        self.vectors = contrast  # a vector of each sequence: not word vectors
 
     @staticmethod
     def group_rows(section: Any) -> int:
@@ -157,7 +157,7 @@ class Corrective(Objective):
         masked = bool(plan.progress < first) or ends
         view = None
         if self.vectors is not None and not masked:
-            view = self.vectors.view(tokens, draws, fixed=fixed)
+            view = crop(tokens, draws, share=self.vectors.crop_share, fixed=fixed)
         plan = CorrectivePlan(**vars(plan), masked=masked, view=view)
         return plan.counting(**self.counts(tokens, plan))
 
@@ -215,7 +215,7 @@ class Corrective(Objective):
             return states_TD[:0], none_of(states_TD)
         logits_MV = self.corrector(states_TD[z.at_M])
         ce_M, kept_M = token_ce(logits_MV, z.was_M), ~z.replaced_T[z.at_M]
-        correct_M = corrected(ce_M, replaced_T[z.at_M], kept_M, self.correction)
+        correct_M = correction_loss(ce_M, replaced_T[z.at_M], kept_M, self.correction)
         return logits_MV, Loss(correct_M, z.valid_M)
 
     def as_masked_lm(self, z: Generated, tokens: Tokens, plan: Plan) -> Corrected:
@@ -245,22 +245,12 @@ class Corrective(Objective):
                 graded.found_K.float(), graded.losses["contrast"].where_N
             )
         if self.correction != "none":
-            terms |= correction_rates(graded)
+            correct = graded.losses["correct"]
+            terms |= chosen_rates("correct", correct, is_best(graded.logits_MV, z), z)
         if self.training:
             return terms
         terms["rtd_detection"] = histogram(graded.logits, z.replaced_T, z.tokens.real_T)
         return terms | entropy(z)
-
-
-def correction_rates(graded: Corrected) -> Terms:
-    z = graded.corrupted
-    right_M = right(graded.logits_MV, z)
-    replaced_M = z.replaced_T[z.at_M]
-    where_M = replaced_M if z.valid_M is None else replaced_M & z.valid_M
-    return apart("correct", graded.losses["correct"], replaced_M) | {
-        "correct_accuracy": term(right_M, z.valid_M),
-        "correct_accuracy_replaced": term(right_M, where_M),
-    }
 
 
 def none_of(states_TD: Tensor) -> Loss:
@@ -270,7 +260,9 @@ def none_of(states_TD: Tensor) -> Loss:
     )
 
 
-def corrected(ce_M: Tensor, detected_M: Tensor, kept_M: Tensor, correction: Correction) -> Tensor:
+def correction_loss(
+    ce_M: Tensor, detected_M: Tensor, kept_M: Tensor, correction: Correction
+) -> Tensor:
     """[M] the loss of the correction in nats: ce_M the cross-entropy of the original, detected_M
     the detecting head's logits, kept_M where the token is the original."""
     if correction == "plain":
@@ -389,9 +381,6 @@ class Contrast(VectorHead):
         self.rows = rows
         self.temperature = temperature
         self.crop_share = crop_share
-
-    def view(self, tokens: Tokens, draws: Draws, *, fixed: bool) -> View:
-        return crop(tokens, draws, share=self.crop_share, fixed=fixed)
 
     def count(self, tokens: Tokens) -> Tensor:
         """How many views are compared."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ..corruption.choosing import Plan, count
-from ..corruption.corruptor import Corruptor, lm_rates, right
+from ..corruption.corruptor import Corruptor, is_best, lm_rates
 from ..corruption.masking import Masked
 from ..model.costs import Pass
 from ..model.encoder import Encoder
@@ -39,19 +39,16 @@ class MLM(Objective):
     mix (0, 0, 1).
     """
 
-    def __init__(
-        self, corruptor: Corruptor, encoder: Encoder, head: Head, *, reads_mask: bool = False
-    ) -> None:
+    def __init__(self, corruptor: Corruptor, encoder: Encoder, head: Head) -> None:
         super().__init__()
         self.corruptor = corruptor
         self.encoder = encoder
         self.head = head
-        self.reads_mask = reads_mask
 
     @classmethod
     def build(cls, parts: Parts) -> MLM:
         head = parts.masked_lm_head() if parts.shows_mask else parts.lm_head()
-        return cls(parts.corruptor, parts.encoder, head, reads_mask=parts.shows_mask)
+        return cls(parts.corruptor, parts.encoder, head)
 
     def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
         return {"mlm": count(plan)}
@@ -71,10 +68,9 @@ class MLM(Objective):
     def watch(self, graded: Graded) -> Terms:
         z = graded.corrupted
         loss = graded.losses["mlm"]
-        if self.reads_mask:
-            assert isinstance(z, Masked)
+        if isinstance(z, Masked):
             return lm_rates("mlm", graded.logits, loss, z, mask_id=z.mask_id)
-        right_M = right(graded.logits, z)
+        right_M = is_best(graded.logits, z)
         own = apart("mlm", loss, z.replaced_T[z.at_M]) | {"mlm_accuracy": term(right_M, z.valid_M)}
         return self.corruptor.rates(z, graded.losses) | own | replaced_share(z)
 

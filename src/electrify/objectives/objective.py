@@ -175,7 +175,7 @@ class Step(nn.Module):
         terms: dict[str, Term] = {name: loss.term() for name, loss in graded.losses.items()}
         with torch.no_grad():
             watched = self.objective.watch(graded)
-        return {name: one.detached() for name, one in watched.items()} | terms
+        return watched | terms
 
 
 # ------------------------------------------------------------------ losses
@@ -216,6 +216,17 @@ def apart(name: str, loss: Loss, replaced_N: Tensor) -> Terms:
     return {
         f"{name}_loss_replaced": term(loss.values_N, where_N & replaced_N),
         f"{name}_loss_original": term(loss.values_N, where_N & ~replaced_N),
+    }
+
+
+def chosen_rates(name: str, loss: Loss, right_M: Tensor, z: Corrupted) -> Terms:
+    """What an answer at the chosen positions is worth: its loss for replaced and original tokens,
+    its accuracy, and that at replaced tokens."""
+    replaced_M = z.replaced_T[z.at_M]
+    where_M = replaced_M if z.valid_M is None else replaced_M & z.valid_M
+    return apart(name, loss, replaced_M) | {
+        f"{name}_accuracy": term(right_M, z.valid_M),
+        f"{name}_accuracy_replaced": term(right_M, where_M),
     }
 
 

@@ -16,14 +16,14 @@ from ..errors import need
 from ..model.costs import Pass
 from ..model.encoder import Encoder, Top
 from ..model.heads import Head, Network, SelectionHead, token_ce
-from ..terms import Loss, Terms, term
+from ..terms import Loss, Terms
 from ..tokens import Tokens
 from .objective import (
     Graded,
     Objective,
     Parts,
-    apart,
     binary_ce,
+    chosen_rates,
     entropy,
     histogram,
     replaced_share,
@@ -70,8 +70,6 @@ class Selective(Objective):
         head: Head,
         selector: Encoder,
         selection: SelectionHead,
-        *,
-        candidates: int,
     ) -> None:
         """selector: shares all blocks but the last with `encoder`."""
         super().__init__()
@@ -80,7 +78,6 @@ class Selective(Objective):
         self.head = head
         self.selector = selector
         self.selection = selection
-        self.candidates = candidates
 
     @classmethod
     def build(cls, parts: Parts, *, rtd_head: str, candidates: int) -> Selective:
@@ -93,8 +90,7 @@ class Selective(Objective):
         head = parts.rtd_head(rtd_head)
         selection = parts.selection_head(candidates)
         selector = parts.branch()
-        own = {"candidates": candidates}
-        return cls(parts.corruptor, parts.encoder, head, selector, selection, **own)
+        return cls(parts.corruptor, parts.encoder, head, selector, selection)
 
     @property
     def shared(self) -> int:
@@ -106,7 +102,7 @@ class Selective(Objective):
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> SelectivePlan:
         plan = SelectivePlan(**vars(self.corruptor.plan(tokens, draws, fixed=fixed)))
-        others = range(self.candidates - 1)
+        others = range(self.selection.candidates - 1)
         drawn = [draws.uniform_T("candidates", k)[plan.at_M] for k in others]
         plan = replace(plan, uniform_MJ=torch.stack(drawn, 1))
         return plan.counting(**self.counts(tokens, plan))
@@ -145,13 +141,9 @@ class Selective(Objective):
 
     def watch(self, graded: Selected) -> Terms:
         z = graded.corrupted
-        replaced_M = z.replaced_T[z.at_M]
-        where_M = replaced_M if z.valid_M is None else replaced_M & z.valid_M
         right_M = first_is_best(graded.scores_MK)
         terms = self.corruptor.rates(z, graded.losses) | replaced_share(z)
-        terms |= apart("select", graded.losses["select"], replaced_M)
-        terms["select_accuracy"] = term(right_M, z.valid_M)
-        terms["select_accuracy_replaced"] = term(right_M, where_M)
+        terms |= chosen_rates("select", graded.losses["select"], right_M, z)
         if self.training:
             return terms
         terms["rtd_detection"] = histogram(graded.logits, z.replaced_T, z.tokens.real_T)

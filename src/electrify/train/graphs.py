@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..corruption.choosing import Plan, mapped
+from ..corruption.choosing import Plan
 from ..progress import say
-from ..tokens import Tokens
+from ..tokens import Tokens, mapped
 
 Batch = list[tuple[Tokens, Plan]]
 """This rank's share of one update: micro-batches, each with its plan."""
@@ -35,7 +35,7 @@ class Done:
 
 
 def on_device(batch: Batch, device: torch.device) -> Batch:
-    return [(tokens.to(device), plan.to(device)) for tokens, plan in batch]
+    return mapped(batch, lambda t: t.to(device, non_blocking=True))
 
 
 def tensors_of(batch: Batch) -> list[Tensor]:

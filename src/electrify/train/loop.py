@@ -25,7 +25,7 @@ from ..objectives.objective import Objective, Step, summarise
 from ..process import Stop
 from ..progress import Progress
 from ..terms import Term, Terms, weighted
-from ..tokens import Tokens
+from ..tokens import Tokens, mapped
 from . import checkpoint, machine
 from .checkpoint import RunState
 from .dist import any_across, averaging, is_sharded, no_sync, place, sum_across, together
@@ -195,9 +195,10 @@ class Run:
             plan = self.objective.plan(tokens, draws, fixed=self.fixed)
             if self.fixed and tokens.runs:
                 tokens = replace(tokens, runs=enough(tokens.num_rows, tokens.runs))
-            on_gpu = self.world.device.type == "cuda"
-            parts.append((tokens.pin(), plan.pin()) if on_gpu else (tokens, plan))
-        return parts
+            parts.append((tokens, plan))
+        # From pinned memory, a copy to a GPU runs by itself.
+        on_gpu = self.world.device.type == "cuda"
+        return mapped(parts, Tensor.pin_memory) if on_gpu else parts
 
     def counts(self, parts: Batch) -> dict[str, Tensor]:
         """The number of tokens in each loss of this update, over all micro-batches and ranks. The
@@ -418,7 +419,7 @@ class Run:
             own = tokens.rows(*mine)
             with torch.autocast(device.type, torch.bfloat16, enabled=bool(self.settings.bf16)):
                 plan = self.objective.plan(own, draws.rows(*mine))
-                found = step(own.to(device), plan.to(device))
+                found = step(*on_device([(own, plan)], device)[0])
             for name, term in found.items():
                 total, count = term.sum.double(), term.count.double()
                 if had := sums.get(name):
