@@ -53,7 +53,7 @@ from .places import METADATA, SETTINGS, metadata_of
 WEIGHTS = "model.safetensors"
 CARD = "README.md"
 FILES = {SETTINGS, WEIGHTS, f"{WEIGHTS}.index.json", GRAPH, CARD, METADATA, *TOKENIZER_FILES}
-DECISIVE = ("run", "part", "format")
+DECISIVE = ("run", "data", "source", "part", "format")
 """What the metadata of two models that are the same at another step has in common."""
 MAX_SEQ_LENGTH = 512
 """That of `electrify embed`."""
@@ -141,7 +141,7 @@ def _restored(its: Run, step: int | None) -> tuple[Built, dict[str, Any]]:
 def model_folder(target: Path, metadata: Mapping[str, Any]) -> Iterator[Path]:
     """A hidden folder beside the target, which takes its place when the block ends without an
     error. What the user has put beside an earlier model stays. Raises UserError if the target is
-    not ours, or holds the model of another run, part or format."""
+    not ours, or holds another model, or the same in another format."""
     must_be_ours(target, METADATA)
     earlier = metadata_of(str(target)) if target.is_dir() else {}
     need(
@@ -231,6 +231,9 @@ def export_as(options: Export) -> str:
         if (Path(model) / CONFIG).is_file():
             model = str(export(model, Path(made) / options.part, **which))
         metadata = metadata_of(model) | {"format": options.format}
+        if "run" not in metadata:  # without naming a folder of this machine
+            place = str(Path(model).resolve()) if Path(model).is_dir() else model
+            metadata["source"] = text_hash(place)
         with model_folder(target, metadata) as new:
             if options.format == "sentence-transformers":
                 write_sentence_transformer(model, new)
