@@ -88,8 +88,8 @@ def recipes(options: Recipes) -> None:
     listed = [name for name in recipe.names() if asked and asked in name]
     if asked is not None and (asked in listed or not listed):
         values = recipe.dump(recipe.load(asked))
-        known = recipe.description(asked).items()
-        show("".join(f"# {key}: {said}\n" for key, said in known) + values)
+        known = recipe.description(asked) if asked in recipe.names() else {}
+        show("".join(f"# {key}: {said}\n" for key, said in known.items()) + values)
         return
     width = max(shutil.get_terminal_size().columns, 120)
     forms = {"parameters": ",", "FLOPs": ".1e"}
