@@ -13,11 +13,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 from numpy.linalg import norm
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import electrify
-from electrify import UserError
+from electrify import UserError, cli
+from electrify.finetuning.predict import Predictor
 from electrify.inputs import are_names, as_file, as_keywords, rows_of
 from electrify.studies import run as studies
 from small import SMALL
@@ -248,7 +250,9 @@ def test_a_comparison(corpus, tmp_path, monkeypatch):
     assert not (tmp_path / "other" / "encoders").exists()
 
 
-def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> None:
+def test_examples_in_memory(
+    run: electrify.PretrainedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done = electrify.finetune(
         run.discriminator,
         train_dataset=EXAMPLES,  # as the Trainer of transformers has it
@@ -306,6 +310,15 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     with pytest.raises(UserError, match="not ours to write into"):
         done.save_pretrained(tmp_path)
     assert electrify.predict(tmp_path / "again", "cat 3") == one
+    used, call = list[int](), Predictor.__call__
+    counting = lambda *given: used.append(torch.get_num_threads()) or call(*given)  # noqa: E731
+    monkeypatch.setattr(Predictor, "__call__", counting)
+    monkeypatch.setattr("electrify.train.machine.cores", lambda: 3)
+    done.predict("cat 3", threads=3)
+    file = tmp_path / "examples.csv"
+    file.write_text("text,label\ncat 3,pet\nhouse 3,place\n")
+    assert cli.main(["evaluate", done.model, "--test-file", str(file), "--threads", "3"]) == 0
+    assert used == [3, 3]
 
 
 def test_pairs_of_sentences_and_lists_without_scores(run: electrify.PretrainedRun) -> None:

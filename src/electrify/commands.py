@@ -231,12 +231,14 @@ def evaluate(options: EvaluateConfig) -> None:
         show(table(evaluate(options)))
         return
 
+    from .finetuning.output import threads_of
     from .finetuning.predict import load_predictor, scores
     from .finetuning.report import percent
 
     for model in options.models:
         predictor = load_predictor(model, device=options.device, threads=options.threads)
-        found = scores(predictor, options.test_file, options.columns)
+        with threads_of(predictor.options, predictor):
+            found = scores(predictor, options.test_file, options.columns)
         rows = [[name, percent(value)] for name, value in found.items()]
         show("\n".join(aligned([["metric", model], *rows], names=1)))
 
