@@ -51,9 +51,12 @@ def _is_kept(name: str) -> bool:
     """Whether `datasets` has the set in the cache of its own, which it reads without a network."""
     try:
         from datasets import config
+        from datasets.naming import camelcase_to_snakecase
     except ImportError:
         return False
-    return (Path(config.HF_DATASETS_CACHE) / name.replace("/", "___")).is_dir()
+    *of, own = name.split("/")
+    place = "___".join([*of, camelcase_to_snakecase(own)])
+    return (Path(config.HF_DATASETS_CACHE) / place).is_dir()
 
 
 def at_commit(name: str) -> str:
