@@ -472,7 +472,8 @@ class Encoder(Named):
         return self.model
 
     def _loaded(self, load: Callable[..., Any], **how: Any) -> Any:
-        """What `load` makes of the model, kept until other options are asked for."""
+        """What `load` makes of the model, kept until other options are asked for: every keyword
+        given here loads the model anew when its value changes."""
         if load.__name__ not in self._models or self._models[load.__name__][0] != how:
             self._models[load.__name__] = how, load(self.model, **how)
         return self._models[load.__name__][1]
@@ -820,9 +821,7 @@ def export(model: Name, output_dir: Name, **given: Any) -> Path:
     misplaced = "format" not in given and output_dir in formats
     fact = f"{output_dir} is a format: export(model, output_dir, format=...)"
     need(not misplaced, fact)
-    asked = Export.of({"model": model, "output_dir": output_dir, **given})
-    asked.must_exist()
-    say(export_as(asked))
+    say(export_as(Export.of({"model": model, "output_dir": output_dir, **given})))
     return Path(output_dir)
 
 

@@ -108,8 +108,6 @@ def recipes(options: Recipes) -> None:
 
 def export(options: Export) -> None:
     """Export a run or model (Hugging Face, ONNX, sentence-transformers)"""
-    options.must_exist()
-
     from .exporting.folder import export_as
 
     show(export_as(options))
@@ -295,10 +293,6 @@ class Flops(Options):
         for name in (*self.recipes, *([self.equal_to] if self.equal_to else [])):
             countable(name)  # before torch is imported
 
-    @property
-    def listed(self) -> list[str]:
-        return list(self.recipes) or recipe.names()
-
 
 def flops(options: Flops) -> None:
     """Count the FLOPs of recipes"""
@@ -308,7 +302,7 @@ def flops(options: Flops) -> None:
         show(report_published(as_json=options.json))
         return
     counted = report(
-        options.listed,
+        list(options.recipes) or recipe.names(),
         convention=options.convention,
         vocab_size=options.vocab_size,
         length=options.length,

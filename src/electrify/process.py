@@ -92,18 +92,12 @@ BLOCK_MS = "1"
 OWN_CHOICES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 
-def wait_briefly() -> bool:
-    """Tells OpenMP in this process, and in those that it starts, to spin only briefly. Returns
-    whether it did.
-
-    It does not if the user has chosen a setting (OWN_CHOICES), or if torch is already loaded and no
-    longer reads it.
-    """
-    if "torch" in sys.modules or any(name in os.environ for name in OWN_CHOICES):
-        return False
-    os.environ["GOMP_SPINCOUNT"] = SPINS
-    os.environ["KMP_BLOCKTIME"] = BLOCK_MS
-    return True
+def wait_briefly() -> None:
+    """Tells OpenMP in this process, and in those that it starts, to spin only briefly, unless the
+    user has chosen a setting (OWN_CHOICES), or torch is already loaded and no longer reads it."""
+    if "torch" not in sys.modules and not any(name in os.environ for name in OWN_CHOICES):
+        os.environ["GOMP_SPINCOUNT"] = SPINS
+        os.environ["KMP_BLOCKTIME"] = BLOCK_MS
 
 
 def cores() -> int:

@@ -35,14 +35,9 @@ from ..onnx_models import GRAPH
 from ..progress import say
 from ..recipe import Recipe, load
 from ..text.corpus import TOKENIZER
-from ..text.tokenizer import (
-    TOKENIZER_FILES,
-    copy_tokenizer,
-    read_tokenizer,
-    rewrite_settings,
-)
-from ..tokens import SpecialIds
+from ..text.tokenizer import TOKENIZER_FILE, TOKENIZER_FILES, rewrite_settings, tokenizer_files
 from ..train import CONFIG, FACTS, checkpoint
+from ..values import SpecialIds
 from . import card
 from .agreement import check_folder
 from .card import Run
@@ -103,6 +98,7 @@ def read_run(run: Path) -> tuple[Recipe, dict[str, Any]]:
 
 
 def special_ids(facts: Mapping[str, Any]) -> SpecialIds:
+    """Those of run.json; text.tokenizer finds those of a tokenizer."""
     ids = facts["special_ids"]
     return SpecialIds(**(ids | {"others": tuple(ids["others"])}))
 
@@ -203,13 +199,14 @@ def write_model(folder: Path, model: ExportedModel, *, special: SpecialIds, **dr
 def _copy_tokenizer(run: Path, folder: Path, *, model: ExportedModel) -> None:
     """The run's tokenizer, with the inputs that its model reads and the length that sequences may
     have. Word pieces get a vocab.txt, which older tools read."""
-    copy_tokenizer(run / TOKENIZER, folder)
+    for path in tokenizer_files(run / TOKENIZER):
+        shutil.copyfile(path, folder / path.name)
     # The tokenizer's own number is of its making, before a recipe said how long rows are.
     positions = model.encoder.shape.max_position_embeddings
     names = list(model.architecture.input_names)
     own = {"model_max_length": positions, "model_input_names": names}
     rewrite_settings(folder, **own, padding_side="right", truncation_side="right")
-    pieces = read_tokenizer(folder)["model"]
+    pieces = read_json(folder / TOKENIZER_FILE)["model"]
     # Pieces without the mark of a continued word are not what such tools expect.
     marked = pieces.get("type") == "WordPiece" and pieces.get("continuing_subword_prefix") != ""
     if marked and not (folder / "vocab.txt").is_file():

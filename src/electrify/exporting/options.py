@@ -36,9 +36,6 @@ class Export(Options):
 
     def check(self) -> None:
         need(self.quantize == "none" or self.format == "onnx", "quantize is for --format onnx")
-
-    def must_exist(self) -> None:
-        """Raises UserError if there is nothing of this kind to export, before torch is imported."""
         if (Path(self.model) / CONFIG).is_file():
             return
         fact = f"{self.model} is not a run folder: it has no {CONFIG}"
