@@ -152,7 +152,7 @@ def kind_of(path: Path) -> str:
 def checked(folder: Folder, corpora: Sequence[Path]) -> list[Folder]:
     """The folder, after its checks, and the folders that a run has made inside. corpora: those that
     were named with it."""
-    folder.run({"DATA": corpus, "RUN": run, "MODEL": model}[folder.kind])
+    folder.run({"DATA": check_corpus, "RUN": check_run, "MODEL": check_model}[folder.kind])
     if folder.kind != "RUN":
         return [folder]
     if corpora:
@@ -163,7 +163,7 @@ def checked(folder: Folder, corpora: Sequence[Path]) -> list[Folder]:
     return [folder, *(f for one in inside for f in checked(one, corpora))]
 
 
-def corpus(path: Path) -> Findings:
+def check_corpus(path: Path) -> Findings:
     """The files of a corpus against its manifest, and what its counts mean for a run. (The report
     of `prepare` has the advice on its text.)"""
     import numpy as np
@@ -195,12 +195,12 @@ def corpus(path: Path) -> Findings:
 # ------------------------------------------------------------------ a run
 
 
-def run(path: Path) -> Findings:
+def check_run(path: Path) -> Findings:
     """Everything about a run but the models inside."""
-    from .recipe import load
+    from .exporting.folder import read_run
     from .rules import check
 
-    recipe, facts = load(path / CONFIG, trusted=False), read_json(path / FACTS)
+    recipe, facts = read_run(path)
     check(recipe)
     yield from run_files(path, recipe, facts)
     yield from recipe_traps(recipe, facts.get("corpus", {"counts": {}})["counts"].get("tokens"))
@@ -332,7 +332,7 @@ def same_data(path: Path, corpora: Sequence[Path]) -> Findings:
 # ------------------------------------------------------------------ a model
 
 
-def model(path: Path) -> Findings:
+def check_model(path: Path) -> Findings:
     """Code and pickles in the folder, and what transformers says of the weights that it loads."""
     import transformers
 

@@ -72,8 +72,9 @@ def at_commit(name: str) -> str:
 
 @cache
 def file_of(name: str, file: str) -> Path | None:
-    """A file of a model of the Hub, in its cache, after the model's config.json was read. None if
-    the model has no such file, or if the Hub cannot be asked, which is reported."""
+    """A file of a model of the Hub, in its cache. Callers must have read the model's config.json
+    (`load_config`). None if the model has no such file, or if the Hub cannot be asked, which is
+    reported."""
     import huggingface_hub
     from huggingface_hub.errors import RemoteEntryNotFoundError
 

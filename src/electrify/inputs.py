@@ -61,7 +61,8 @@ def keywords(
         @wraps(function)
         def call(*args: Any, **given: Any) -> Result:
             given = known(function_name, given, names)
-            # pretrain("electra-tiny", corpus=data): there is room for the recipe in second place.
+            # pretrain("electra-tiny", corpus=data): the recipe moves on to the second place. Where
+            # the first argument is a keyword, the others do so if all still have a place.
             if places[0] in given and len(args) + len(given.keys() & {*places}) <= len(places):
                 args = (given.pop(places[0]), *args)
             try:

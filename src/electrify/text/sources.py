@@ -231,12 +231,12 @@ def _resolved(item: str, further: frozenset[str]) -> list[Source]:
         # The Hub is asked only where hub: says so: for a mistyped folder that would take a minute.
         fact = f"no such file or folder: {item:.255} (a data set of the Hub is hub:NAME)"
         need(glob.has_magic(item), fact)
-        folders = "" if "**" in item else "folders into which this pattern does not lead"
+        shallow, why = "**" not in item, "folders into which this pattern does not lead"
         matching = map(Path, sorted(glob.glob(str(path), recursive=True)))
         found = [
-            _found(p.name, p, folders if p.is_dir() else MADE * is_made(p.parent), NAMED)
+            _found(p.name, p, why if p.is_dir() else MADE * is_made(p.parent), NAMED)
             for p in matching
-            if folders or not p.is_dir()
+            if shallow or not p.is_dir()
         ]
     fact = f"{item:.255} holds no text file; known: {', '.join(FORMATS)}; in folders source code "
     fact += f"with --preset code, .log with --preset logs{f' ({left_out(found)})' * bool(found)}"
