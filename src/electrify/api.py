@@ -821,7 +821,9 @@ def export(model: Name, output_dir: Name, **given: Any) -> Path:
     misplaced = "format" not in given and output_dir in formats
     fact = f"{output_dir} is a format: export(model, output_dir, format=...)"
     need(not misplaced, fact)
-    say(export_as(Export.of({"model": model, "output_dir": output_dir, **given})))
+    asked = Export.of({"model": model, "output_dir": output_dir, **given})
+    asked.must_exist()
+    say(export_as(asked))
     return Path(output_dir)
 
 

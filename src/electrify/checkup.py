@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from os import fspath
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -123,7 +123,7 @@ class Report(Named):
         return "\n".join([*lines, f"{len(self.folders)} folders: {counts}"])
 
 
-def doctor(*paths: str | Path) -> Report:
+def doctor(*paths: str | PathLike[str]) -> Report:
     """Checks folders. Raises UserError for one that does not exist or is none of the three kinds;
     damage is a finding."""
     need(bool(paths), "name at least one folder: a prepared corpus, a run or a model")

@@ -108,6 +108,8 @@ def recipes(options: Recipes) -> None:
 
 def export(options: Export) -> None:
     """Export a run or model (Hugging Face, ONNX, sentence-transformers)"""
+    options.must_exist()
+
     from .exporting.folder import export_as
 
     show(export_as(options))

@@ -230,8 +230,8 @@ def test_what_is_too_large(models):
     assert client.post("/detect", json={"texts": ["a b " * 15, "b " * 20]}).status_code == 200
     longest = {"text": "a b " * 25}
     place = longest | {"start": 0, "end": 1}
-    for path, body in (("detect", longest), ("predict", longest), ("alternatives", place)):
-        assert client.post(f"/{path}", json=body).status_code == 200
+    for path, given in (("detect", longest), ("predict", longest), ("alternatives", place)):
+        assert client.post(f"/{path}", json=given).status_code == 200
 
 
 class Stuck:
