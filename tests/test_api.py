@@ -125,7 +125,7 @@ def test_a_log_without_a_loss_and_with_one_that_is_not_finite(run, tmp_path: Pat
     log.write_text(json.dumps(valid) + "\n")
     stopped = replace(run, folder=log.parent)
     assert stopped.history[0]["eval_loss"] == math.inf
-    with pytest.raises(UserError, match="was stopped at step 4: no loss is logged yet"):
+    with pytest.raises(UserError, match="no loss is logged up to step 4"):
         _ = stopped.loss
 
 

@@ -167,7 +167,7 @@ class PretrainedRun(InFolder):
         """The training loss in the last line of the log. Raises UserError if the run was stopped
         before the first."""
         logged = [line["loss"] for line in self.history if "loss" in line]
-        need(bool(logged), f"{self.folder} was stopped at step {self.step}: no loss is logged yet")
+        need(bool(logged), f"{self.folder}: no loss is logged up to step {self.step}")
         return logged[-1]
 
     @property
