@@ -7,16 +7,19 @@ import os
 import pickle
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 from numpy.linalg import norm
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import electrify
-from electrify import UserError
+from electrify import UserError, cli
+from electrify.finetuning.predict import Predictor
 from electrify.inputs import are_names, as_file, as_keywords, rows_of
 from electrify.studies import run as studies
 from small import SMALL
@@ -115,6 +118,17 @@ def test_a_run(run: electrify.PretrainedRun, corpus: electrify.PreparedCorpus) -
     assert len(corpus.tokenizer) == corpus.vocab_size
 
 
+def test_a_log_without_a_loss_and_with_one_that_is_not_finite(run, tmp_path: Path) -> None:
+    shutil.copytree(run.folder, tmp_path / "run")
+    log = tmp_path / "run" / "metrics.jsonl"
+    valid = {"kind": "valid", "step": 9, "rtd": "inf", "generator": 1.0}
+    log.write_text(json.dumps(valid) + "\n")
+    stopped = replace(run, folder=log.parent)
+    assert stopped.history[0]["eval_loss"] == math.inf
+    with pytest.raises(UserError, match="no loss is logged up to step 4"):
+        _ = stopped.loss
+
+
 def test_one_text_and_several(run: electrify.PretrainedRun) -> None:
     one, (first, _) = "the cat", electrify.embed(run.discriminator, ["the cat", "a house"])
     assert electrify.embed(run.discriminator, one).shape == first.shape == (32,)
@@ -161,8 +175,13 @@ def test_an_encoder_that_stays_loaded(run: electrify.PretrainedRun) -> None:
     assert pickle.loads(pickle.dumps(encoder)).embed("the cat").shape == vector.shape
     named = electrify.similarity(model=run, a="the cat", b="a house")
     assert named == pytest.approx(encoder.similarity("the cat", "a house"))
-    with pytest.raises(UserError, match="text 2 is None"):
-        encoder.embed(["a", None])
+    for given, says in (
+        (["a", None], "text 2 is None"),
+        ([{"text": "a"}, {"txt": "b"}], "row 2 has no column 'text'"),
+        ([{"text": "a"}, "b"], "row 2 has no column 'text'"),
+    ):
+        with pytest.raises(UserError, match=says):
+            encoder.embed(given)
 
 
 def test_models_for_others(run: electrify.PretrainedRun, tmp_path: Path) -> None:
@@ -231,7 +250,9 @@ def test_a_comparison(corpus, tmp_path, monkeypatch):
     assert not (tmp_path / "other" / "encoders").exists()
 
 
-def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> None:
+def test_examples_in_memory(
+    run: electrify.PretrainedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done = electrify.finetune(
         run.discriminator,
         train_dataset=EXAMPLES,  # as the Trainer of transformers has it
@@ -267,6 +288,7 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     frame = pd.DataFrame({"text": texts, "label": labels})
     scored = electrify.evaluate(done, frame)
     assert scored == done.evaluate(EXAMPLES) == done.evaluate(texts=texts, labels=labels)
+    assert electrify.doctor(done).ok
     assert electrify.evaluate([done], frame) == {str(done.folder): scored}
     assert electrify.evaluate(done, texts=list(texts), labels=list(labels)) == scored
     assert electrify.evaluate(done, test_file=frame) == scored
@@ -288,6 +310,15 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     with pytest.raises(UserError, match="not ours to write into"):
         done.save_pretrained(tmp_path)
     assert electrify.predict(tmp_path / "again", "cat 3") == one
+    used, call = list[int](), Predictor.__call__
+    counting = lambda *given: used.append(torch.get_num_threads()) or call(*given)  # noqa: E731
+    monkeypatch.setattr(Predictor, "__call__", counting)
+    monkeypatch.setattr("electrify.train.machine.cores", lambda: 3)
+    done.predict("cat 3", threads=3)
+    file = tmp_path / "examples.csv"
+    file.write_text("text,label\ncat 3,pet\nhouse 3,place\n")
+    assert cli.main(["evaluate", done.model, "--test-file", str(file), "--threads", "3"]) == 0
+    assert used == [3, 3]
 
 
 def test_pairs_of_sentences_and_lists_without_scores(run: electrify.PretrainedRun) -> None:
@@ -327,6 +358,9 @@ def test_pairs_of_sentences_and_lists_without_scores(run: electrify.PretrainedRu
         ("compare", ("data", ["bert-tiny"]), {"max_steps": 9}, "did you mean 'budgets'"),
         ("pretrain", ("data",), {"lr": 1.0, "learning_rate": 2.0}, "second value"),
         ("finetune", ("m", EXAMPLES), {"seeds": []}, "seeds must be"),
+        ("finetune", ("m", EXAMPLES), {"seeds": ["a"]}, "seeds must be"),
+        ("finetune", ("m", {"text": ["a", "b"], "label": [1]}), {}, "lengths: text 2, label 1"),
+        ("evaluate", ("a/b/c", "blimp"), {}, "a/b/c: no such folder"),
         ("compare", ("data", ["bert-tiny"]), {}, "budgets are missing. Give FLOPs"),
         ("compare", ("data", ["bert-tiny"]), {"steps": 9}, "did you mean 'budgets'"),
         ("pretrain", (), {"recipe": "electra-tiny"}, "missing a required argument: 'data'"),
@@ -408,6 +442,9 @@ KINDS: dict[str, list[Any]] = {
 }
 
 
+LABELS = {"pairs": ["other", "same"], "multilabel": ["a", "b"], "tagging": ["B-X", "I-X", "O"]}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_saved_model_scores_as_it_was_scored(kind: str, run, tmp_path: Path) -> None:
     """The examples in another order, so that classes have other numbers."""
@@ -416,6 +453,7 @@ def test_a_saved_model_scores_as_it_was_scored(kind: str, run, tmp_path: Path) -
     asked = {"tagging": "token-classification", "answering": "question-answering"}
     how |= {"task": asked.get(kind, "regression" if kind == "regression" else ())}
     done = electrify.finetune(run, examples, examples[:8], output_dir=tmp_path / "out", **how)
+    assert done.labels == LABELS.get(kind, [])
     scored = electrify.load(done).evaluate(examples[:8][::-1])
     for name, score in done.scores.items():  # predictions are rounded to seven digits
         assert scored[name] == pytest.approx(score.mean, abs=1e-3, nan_ok=True), name

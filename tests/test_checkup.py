@@ -109,6 +109,7 @@ def test_damage_of_a_run(made: Path) -> None:
     report = doctor(made)
     assert found(report, "error") == {"checkpoint", "hash", "recipe"}
     assert "unfinished" in found(report, "note")
+    assert "the newest whole checkpoint is of step 10 of 12\n" in report.text()
 
 
 def log(made: Path, *records: dict[str, Any]) -> list[Finding]:
@@ -135,6 +136,11 @@ def test_a_model_with_code_and_pickles(model: Path) -> None:
     (model / "pytorch_model.bin").write_bytes(b"")
     (model / "modeling.py").write_text("raise SystemExit")
     assert found(doctor(model), "warning") == {"pickle", "code"}
+
+
+def test_an_onnx_model_is_whole(model: Path) -> None:
+    (model / "model.safetensors").rename(model / "model.onnx")
+    assert [f.code for f in doctor(model).folders[0].findings] == ["onnx"]
 
 
 @pytest.mark.parametrize("code", ["missing", "shapes", "not-finite"])

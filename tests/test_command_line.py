@@ -112,6 +112,22 @@ def test_help_of_a_command_by_its_name(capsys: pytest.CaptureFixture[str]) -> No
     assert cli.main(["--print-completion"]) == 0
 
 
+def test_a_recipe_file_is_printed_with_all_its_values(tmp_path, capsys) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text("like: electra-tiny\ntrain: {max_steps: 7}\n")
+    assert cli.main(["recipes", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("model:")
+    assert "max_steps: 7\n" in out
+
+
+def test_a_recipe_file_keeps_its_field_names() -> None:
+    said = "error: out holds no study.yaml. Choose another output_dir"
+    assert cli.as_flag(said, "compare") == said.replace("output_dir", "--output-dir")
+    for said in ("error: my.yaml: max_steps is odd", "error: a/b.yml has no section 'max_steps'"):
+        assert cli.as_flag(said, "pretrain") == said
+
+
 HEAVY = "torch transformers datasets sklearn scipy matplotlib pyarrow pandas rich ray"
 OVERVIEW = f"""
 import sys

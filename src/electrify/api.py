@@ -23,7 +23,7 @@ from .checkup import doctor as doctor
 from .errors import UserError as UserError
 from .errors import need
 from .exporting.options import Export, Push
-from .files import must_be_ours, read_json, sha256, written
+from .files import must_be_ours, sha256, written
 from .finetuning.options import OF_FILES, FinetuneConfig
 from .inputs import (
     TEXT,
@@ -164,8 +164,11 @@ class PretrainedRun(InFolder):
 
     @property
     def loss(self) -> float:
-        """The training loss in the last line of the log."""
-        return next(line["loss"] for line in reversed(self.history) if "loss" in line)
+        """The training loss in the last line of the log. Raises UserError if the run was stopped
+        before the first."""
+        logged = [line["loss"] for line in self.history if "loss" in line]
+        need(bool(logged), f"{self.folder}: no loss is logged up to step {self.step}")
+        return logged[-1]
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -173,9 +176,9 @@ class PretrainedRun(InFolder):
         As in transformers, `loss` (in validation `eval_loss`) is the sum of the losses, weighted by
         `term_weights`."""
         from .train import METRICS
-        from .train.log import read
+        from .train.log import read, with_numbers
 
-        records = read(self.folder / METRICS)
+        records = list(map(with_numbers, read(self.folder / METRICS)))
         records.sort(key=lambda one: (one["step"], one["kind"] == "train"))
         return [Figures(with_loss(one, self.term_weights)) for one in records]
 
@@ -353,8 +356,10 @@ class FineTuned(InFolder):
 
     @property
     def labels(self) -> list[str]:
-        """The names of the classes or tags."""
-        return list(read_json(self.path / "config.json").get("id2label", {}).values())
+        """The names of the classes or tags; none of a regression or of question answering."""
+        from .finetuning.tasks import saved
+
+        return list(saved(self.path).labels)
 
     def predict(self, texts: Any, **given: Any) -> Any:
         """See `electrify.predict`."""
@@ -467,7 +472,8 @@ class Encoder(Named):
         return self.model
 
     def _loaded(self, load: Callable[..., Any], **how: Any) -> Any:
-        """What `load` makes of the model, kept until other options are asked for."""
+        """What `load` makes of the model, kept until other options are asked for: every keyword
+        given here loads the model anew when its value changes."""
         if load.__name__ not in self._models or self._models[load.__name__][0] != how:
             self._models[load.__name__] = how, load(self.model, **how)
         return self._models[load.__name__][1]
@@ -798,8 +804,8 @@ def export(model: Name, output_dir: Name, **given: Any) -> Path:
     format, and returns the folder.
 
     Args:
-        model: A run; with `format` onnx or sentence-transformers also a Hugging Face folder or
-            Hub id.
+        model: A run; with `format` onnx or sentence-transformers also a Hugging Face folder, with
+            onnx also a Hub id.
         output_dir: The folder to write: new, empty, or an earlier export.
         given: part (discriminator, generator, corrector or selector), step (by default the newest
             complete checkpoint), format (hf, onnx or sentence-transformers) and quantize (int8
@@ -872,7 +878,7 @@ def evaluate(
     Raises:
         UserError: For a mistake, with one sentence.
     """
-    from .exporting.places import metadata_of, model_in
+    from .exporting.places import check_place, metadata_of, model_in
     from .finetuning.tasks import TRAINED
     from .scoring.blimp import evaluate as evaluated
     from .scoring.blimp import means
@@ -884,6 +890,8 @@ def evaluate(
     need(pairs is None or not labelled, "pairs have no labels")
     several: Any = models if isinstance(models, list | tuple) else [models]
     found = Figures((os.fspath(model), None) for model in several)
+    for name in found:
+        check_place(model_in(name))
     trained = all(metadata_of(model_in(name)).get("part") == TRAINED for name in found)
     if labelled or trained:
         for name in found:

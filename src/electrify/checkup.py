@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -122,12 +123,12 @@ class Report(Named):
         return "\n".join([*lines, f"{len(self.folders)} folders: {counts}"])
 
 
-def doctor(*paths: str | Path) -> Report:
+def doctor(*paths: str | PathLike[str]) -> Report:
     """Checks folders. Raises UserError for one that does not exist or is none of the three kinds;
     damage is a finding."""
     need(bool(paths), "name at least one folder: a prepared corpus, a run or a model")
     # Of the results of fine-tuning, their model.
-    models = [model_in(str(path)) if (Path(path) / SCORES).is_file() else path for path in paths]
+    models = [model_in(fspath(path)) if (Path(path) / SCORES).is_file() else path for path in paths]
     named = [Folder(path, kind_of(path)) for path in dict.fromkeys(map(Path, models))]
     corpora = [folder.path for folder in named if folder.kind == "DATA"]
     return Report([f for folder in named for f in checked(folder, corpora)])
@@ -151,7 +152,7 @@ def kind_of(path: Path) -> str:
 def checked(folder: Folder, corpora: Sequence[Path]) -> list[Folder]:
     """The folder, after its checks, and the folders that a run has made inside. corpora: those that
     were named with it."""
-    folder.run({"DATA": corpus, "RUN": run, "MODEL": model}[folder.kind])
+    folder.run({"DATA": check_corpus, "RUN": check_run, "MODEL": check_model}[folder.kind])
     if folder.kind != "RUN":
         return [folder]
     if corpora:
@@ -162,7 +163,7 @@ def checked(folder: Folder, corpora: Sequence[Path]) -> list[Folder]:
     return [folder, *(f for one in inside for f in checked(one, corpora))]
 
 
-def corpus(path: Path) -> Findings:
+def check_corpus(path: Path) -> Findings:
     """The files of a corpus against its manifest, and what its counts mean for a run. (The report
     of `prepare` has the advice on its text.)"""
     import numpy as np
@@ -194,12 +195,12 @@ def corpus(path: Path) -> Findings:
 # ------------------------------------------------------------------ a run
 
 
-def run(path: Path) -> Findings:
+def check_run(path: Path) -> Findings:
     """Everything about a run but the models inside."""
-    from .recipe import load
+    from .exporting.folder import read_run
     from .rules import check
 
-    recipe, facts = load(path / CONFIG, trusted=False), read_json(path / FACTS)
+    recipe, facts = read_run(path)
     check(recipe)
     yield from run_files(path, recipe, facts)
     yield from recipe_traps(recipe, facts.get("corpus", {"counts": {}})["counts"].get("tokens"))
@@ -229,8 +230,10 @@ def run_files(path: Path, recipe: Recipe, facts: dict[str, Any]) -> Findings:
             whole.append(step)
         except UserError as e:
             yield Finding("error", "checkpoint", e.fact, "it is passed over: remove it")
-    if 0 < whole[-1] < steps or not any(path.glob("*/config.json")):
-        fact = f"the run stands at step {whole[-1]:,} of {steps:,}, and is not exported"
+    exported = any(path.glob("*/config.json"))
+    if 0 < whole[-1] < steps or not exported:
+        fact = f"the newest whole checkpoint is of step {whole[-1]:,} of {steps:,}"
+        fact += ", and nothing is exported" * (not exported)
         yield Finding("note", "unfinished", fact, "the same command continues it")
     else:
         yield Finding("ok", "finished", f"the run has done its {steps:,} steps and is exported")
@@ -283,9 +286,7 @@ def run_log(path: Path, recipe: Recipe, facts: dict[str, Any]) -> Findings:
     from .train.monitor import Monitor, untaught
 
     records = log.read(path / METRICS) if (path / METRICS).is_file() else []
-    # Numbers that are not finite are written as text.
-    odd = ("nan", "inf", "-inf")
-    records = [{k: float(v) if v in odd else v for k, v in r.items()} for r in records]
+    records = list(map(log.with_numbers, records))
     train, valid = ([r for r in records if r["kind"] == kind] for kind in ("train", "valid"))
     monitor = Monitor(recipe, facts.get("unigram_entropy", math.inf))
     lasting = [trouble for r in (*train[-1:], *valid[-1:]) for trouble in monitor.watch(r)]
@@ -331,12 +332,13 @@ def same_data(path: Path, corpora: Sequence[Path]) -> Findings:
 # ------------------------------------------------------------------ a model
 
 
-def model(path: Path) -> Findings:
+def check_model(path: Path) -> Findings:
     """Code and pickles in the folder, and what transformers says of the weights that it loads."""
     import transformers
 
     from .architectures import class_in
     from .exporting.loading import load_config, load_tokenizer, loaded
+    from .onnx_models import is_onnx
 
     names = sorted(p.name for p in path.iterdir())
     if pickles := [n for n in names if n.endswith(PICKLES)]:
@@ -346,6 +348,10 @@ def model(path: Path) -> Findings:
     if code := [n for n in names if n.endswith(".py")] + ["auto_map"] * has_code:
         fact = f"{', '.join(code[:3])}: code of its own, which was not run here"
         yield warning("code", fact, "read it before you set trust_remote_code")
+    if is_onnx(str(path)):
+        fact = "an ONNX model, for detect and predict. Its graph is not checked here"
+        yield Finding("note", "onnx", fact)
+        return
     config = load_config(str(path))
     named = next(iter(config.architectures or []), "")
     # Without a class of that name only the encoder is loaded, and the rest is unexpected.

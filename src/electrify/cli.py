@@ -124,8 +124,8 @@ def ending(e: BaseException, command: str) -> tuple[str | None, int]:
 
 def as_flag(sentence: str, command: str) -> str:
     """The sentence with its fields as the flags or arguments that set them: `name=value`, the one
-    that it begins with, and any other that is no word of English. The fields of a recipe file stay
-    as they are written."""
+    that it begins with, and any other that is no word of English. In a sentence that begins with a
+    recipe file, they stay as they are written."""
     words = {option.name: option.word for option in options_of(class_of(command))}
 
     def flag(found: re.Match[str]) -> str:
@@ -135,7 +135,7 @@ def as_flag(sentence: str, command: str) -> str:
         return f"{words[found[1]]} " if found[1] in words else found[0]
 
     sentence = re.sub(r"(?<=^error: )[a-z_0-9]+(?=[ :])", flag, sentence)
-    if re.search(r"\.ya?ml\b", sentence):
+    if re.match(r"error: \S+\.ya?ml\b", sentence):
         return sentence
     sentence = re.sub(r"(?<![\w/'.:,-])([a-z][a-z_0-9]*)=(?=\S)", setting, sentence)
     return re.sub(r"(?<![\w/'.-])[a-z]+(?:_[a-z0-9]+)+(?![\w/'.-])", flag, sentence)

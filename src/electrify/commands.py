@@ -88,8 +88,8 @@ def recipes(options: Recipes) -> None:
     listed = [name for name in recipe.names() if asked and asked in name]
     if asked is not None and (asked in listed or not listed):
         values = recipe.dump(recipe.load(asked))
-        known = recipe.description(asked).items()
-        show("".join(f"# {key}: {said}\n" for key, said in known) + values)
+        known = recipe.description(asked) if asked in recipe.names() else {}
+        show("".join(f"# {key}: {said}\n" for key, said in known.items()) + values)
         return
     width = max(shutil.get_terminal_size().columns, 120)
     forms = {"parameters": ",", "FLOPs": ".1e"}
@@ -231,12 +231,14 @@ def evaluate(options: EvaluateConfig) -> None:
         show(table(evaluate(options)))
         return
 
+    from .finetuning.output import threads_of
     from .finetuning.predict import load_predictor, scores
     from .finetuning.report import percent
 
     for model in options.models:
         predictor = load_predictor(model, device=options.device, threads=options.threads)
-        found = scores(predictor, options.test_file, options.columns)
+        with threads_of(predictor.options, predictor):
+            found = scores(predictor, options.test_file, options.columns)
         rows = [[name, percent(value)] for name, value in found.items()]
         show("\n".join(aligned([["metric", model], *rows], names=1)))
 
@@ -293,10 +295,6 @@ class Flops(Options):
         for name in (*self.recipes, *([self.equal_to] if self.equal_to else [])):
             countable(name)  # before torch is imported
 
-    @property
-    def listed(self) -> list[str]:
-        return list(self.recipes) or recipe.names()
-
 
 def flops(options: Flops) -> None:
     """Count the FLOPs of recipes"""
@@ -306,7 +304,7 @@ def flops(options: Flops) -> None:
         show(report_published(as_json=options.json))
         return
     counted = report(
-        options.listed,
+        list(options.recipes) or recipe.names(),
         convention=options.convention,
         vocab_size=options.vocab_size,
         length=options.length,

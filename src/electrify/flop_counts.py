@@ -48,7 +48,7 @@ from .objectives.objective import Objective
 from .progress import aligned
 from .recipe import Recipe, first_update, stages_of, with_batch
 from .rules import countable
-from .tokens import SpecialIds
+from .values import SpecialIds
 
 Convention = Literal["paper", "hardware"]
 # The cost of a backward pass relative to a forward pass. In truth, a product has two gradients, of

@@ -51,9 +51,12 @@ def _is_kept(name: str) -> bool:
     """Whether `datasets` has the set in the cache of its own, which it reads without a network."""
     try:
         from datasets import config
+        from datasets.naming import camelcase_to_snakecase
     except ImportError:
         return False
-    return (Path(config.HF_DATASETS_CACHE) / name.replace("/", "___")).is_dir()
+    *of, own = name.split("/")
+    place = "___".join([*of, camelcase_to_snakecase(own)])
+    return (Path(config.HF_DATASETS_CACHE) / place).is_dir()
 
 
 def at_commit(name: str) -> str:
@@ -69,8 +72,9 @@ def at_commit(name: str) -> str:
 
 @cache
 def file_of(name: str, file: str) -> Path | None:
-    """A file of a model of the Hub, in its cache, after the model's config.json was read. None if
-    the model has no such file, or if the Hub cannot be asked, which is reported."""
+    """A file of a model of the Hub, in its cache. Callers must have read the model's config.json
+    (`load_config`). None if the model has no such file, or if the Hub cannot be asked, which is
+    reported."""
     import huggingface_hub
     from huggingface_hub.errors import RemoteEntryNotFoundError
 

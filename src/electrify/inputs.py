@@ -61,7 +61,8 @@ def keywords(
         @wraps(function)
         def call(*args: Any, **given: Any) -> Result:
             given = known(function_name, given, names)
-            # pretrain("electra-tiny", corpus=data): there is room for the recipe in second place.
+            # pretrain("electra-tiny", corpus=data): the recipe moves on to the second place. Where
+            # the first argument is a keyword, the others do so if all still have a place.
             if places[0] in given and len(args) + len(given.keys() & {*places}) <= len(places):
                 args = (given.pop(places[0]), *args)
             try:
@@ -99,9 +100,11 @@ def rows_of(data: Any) -> Iterator[Any]:
     iterable. Raises UserError for another mapping, such as a data set of several splits."""
     if isinstance(data, Mapping):
         if not SPLITS & data.keys() and all(isinstance(column, list) for column in data.values()):
-            yield from (
-                dict(zip(data, row, strict=True)) for row in zip(*data.values(), strict=True)
-            )
+            lengths = ", ".join(f"{name} {len(column)}" for name, column in data.items())
+            same = len(set(map(len, data.values()))) < 2
+            need(same, f"the columns have different lengths: {lengths}")
+            rows = zip(*data.values(), strict=True)
+            yield from (dict(zip(data, row, strict=True)) for row in rows)
             return
         parts = ", ".join(map(str, data))
         raise UserError(
@@ -187,6 +190,9 @@ def texts_in(data: Any, column: str | None = None) -> list[Any]:
     column = next((name for name in usual if name in found[0]), None)
     columns = ", ".join(map(str, found[0]))
     need(column is not None, f"none of the columns ({columns}) is {' or '.join(usual)}")
+    for number, row in enumerate(found, start=1):
+        has = isinstance(row, dict) and column in row
+        need(has, f"row {number} has no column {column!r}: {row!r:.60}")
     return [row[column] for row in found]
 
 
@@ -223,7 +229,7 @@ def seeds_of(seeds: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(seeds, list | tuple | range):
         return {"seeds": seeds}
     need("seed" not in given, "seed is the first of seeds: give one of the two")
-    first = seeds[0] if seeds else 0
+    first = seeds[0] if seeds and hasattr(seeds[0], "__index__") else 0
     wanted = list(range(first, first + max(1, len(seeds))))
     need(list(seeds) == wanted, f"seeds must be a number of runs, or like {wanted}")
     return {"seeds": len(seeds), "seed": first}

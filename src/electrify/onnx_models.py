@@ -23,7 +23,8 @@ Array = np.ndarray[Any, Any]
 GRAPH = "model.onnx"
 SEGMENTS = "token_type_ids"
 MOST_SLOTS = 4096
-"""Tokens of a batch, padding included (as finetuning.loop.TOKENS of a CPU)."""
+"""Tokens of a batch, padding included: as many as fit into a CPU's caches. finetuning.loop.TOKENS
+has the same number for torch, which nothing here imports."""
 
 
 def is_onnx(model: str) -> bool:

@@ -2,7 +2,7 @@
 wait.
 
 While a run trains, a signal sets a flag; the loop sees the flag, saves and ends. Elsewhere a signal
-ends the command, which resumes when it is repeated. A second signal ends the process at once.
+ends the command (cli.RESUMED can be repeated to resume). A second one ends the process at once.
 
 This module does not import torch, because libgomp reads the environment when it is loaded.
 """
@@ -41,8 +41,8 @@ class Stopped(KeyboardInterrupt):
 
 class Stop:
     """A context in which the first of SIGNALS sets `name`, for code that has something to save.
-    While `at_once` is set it raises Stopped in the main thread: in a command that resumes when
-    it is repeated, or in the first update of a run, which may compile for minutes."""
+    While `at_once` is set it raises Stopped in the main thread: in a command outside its loop, or
+    in the first update of a run, which may compile for minutes."""
 
     def __init__(self, *, at_once: bool = False) -> None:
         self.at_once = at_once
@@ -92,18 +92,12 @@ BLOCK_MS = "1"
 OWN_CHOICES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 
-def wait_briefly() -> bool:
-    """Tells OpenMP in this process, and in those that it starts, to spin only briefly. Returns
-    whether it did.
-
-    It does not if the user has chosen a setting (OWN_CHOICES), or if torch is already loaded and no
-    longer reads it.
-    """
-    if "torch" in sys.modules or any(name in os.environ for name in OWN_CHOICES):
-        return False
-    os.environ["GOMP_SPINCOUNT"] = SPINS
-    os.environ["KMP_BLOCKTIME"] = BLOCK_MS
-    return True
+def wait_briefly() -> None:
+    """Tells OpenMP in this process, and in those that it starts, to spin only briefly, unless the
+    user has chosen a setting (OWN_CHOICES), or torch is already loaded and no longer reads it."""
+    if "torch" not in sys.modules and not any(name in os.environ for name in OWN_CHOICES):
+        os.environ["GOMP_SPINCOUNT"] = SPINS
+        os.environ["KMP_BLOCKTIME"] = BLOCK_MS
 
 
 def cores() -> int:

@@ -169,7 +169,7 @@ class Progress:
 
     def _say(self) -> None:
         self._last_line, self._said = time.monotonic(), self.done
-        say(self.line())
+        say(f"{self.title}: {self._rest()}")
 
     @property
     def rate(self) -> float:
@@ -182,16 +182,13 @@ class Progress:
         far = moved > 1e-9 * abs(self.done)
         return moved / max(time.monotonic() - at, 1e-9) if far else 0.0
 
-    def line(self) -> str:
-        """The state as one plain line: what, how much, rate, time left, note."""
-        return f"{self.title}: {self._rest()}"
-
     def _amount(self) -> str:
         of = f"/{_short(self.total)}" if self.total is not None else ""
         rate, per = (self.rate * 3600, "h") if 0 < self.rate < PER_HOUR_BELOW else (self.rate, "s")
         return f"{_short(self.done)}{of} {self.unit}, {_short(rate)} {self.unit}/{per}"
 
     def _rest(self) -> str:
+        """How much, rate, time left, note."""
         left = ""
         if self.total is not None and self.done < self.total and self.rate:
             left = f", {duration((self.total - self.done) / self.rate)} left"

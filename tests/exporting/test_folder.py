@@ -1,6 +1,7 @@
 """Exported folders: what is in them, that transformers alone reads them, and what is refused."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,8 @@ from electrify.errors import UserError
 from electrify.exporting import agreement
 from electrify.exporting.agreement import ExportError
 from electrify.exporting.card import Run, details
-from electrify.exporting.folder import export, read_run
+from electrify.exporting.folder import export, export_as, read_run
+from electrify.exporting.options import Export
 from electrify.model import attention, relative
 from electrify.recipe import Recipe, load, override, values_of
 
@@ -98,6 +100,28 @@ def test_it_replaces_its_own_folder_and_nothing_else(tmp_path):
     with pytest.raises(UserError, match=r"holds no electrify\.json, so it is not ours"):
         export_run(run, random_built(MLM))
     assert (kept / "README.md").exists()
+
+
+def test_it_replaces_no_export_of_another_model(tmp_path):
+    """Not of the same recipe on another corpus, and not of another fine-tuned model."""
+    run, target = tmp_path / "run", tmp_path / "out"
+    folder = export_run(run, write_run(run, RTD, steps=(10,)))["discriminator"]
+    options = Export(model=str(run), output_dir=str(target))
+    for _ in range(2):
+        export_as(options)
+    mark = json.loads((target / "electrify.json").read_text())
+    (target / "electrify.json").write_text(json.dumps(mark | {"data": "another corpus"}))
+    with pytest.raises(UserError, match="holds another model"):
+        export_as(options)
+    for name in ("a", "b"):
+        shutil.copytree(folder, tmp_path / name)
+        tuned = json.dumps({"part": "fine-tuned", "task": "sst2"})
+        (tmp_path / name / "electrify.json").write_text(tuned)
+    how = {"output_dir": str(tmp_path / "st"), "format": "sentence-transformers"}
+    for name in ("a", "a"):
+        export_as(Export.of({"model": tmp_path / name} | how))
+    with pytest.raises(UserError, match="holds another model"):
+        export_as(Export.of({"model": tmp_path / "b"} | how))
 
 
 def test_a_network_that_transformers_cannot_compute_leaves_nothing(tmp_path):

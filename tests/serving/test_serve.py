@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ pytest.importorskip("fastapi")
 from starlette.testclient import TestClient
 
 from electrify.errors import UserError
+from electrify.scoring.detect import load_detector
 from electrify.serving import ServeConfig
 from electrify.serving.app import Service, create_app
 from electrify.serving.models import Batches, Job, Served
@@ -78,6 +80,20 @@ def test_answers_are_those_of_a_loaded_model(kind, served, expected, root):
     assert one.json()["model"] == str(able)
     assert near(one.json()["result"], expected[kind][0])
     assert near(several.json()["results"], expected[kind])
+
+
+def test_a_discriminator_is_loaded_once(root, monkeypatch):
+    calls = []
+
+    @wraps(load_detector)
+    def counting(*given: Any, **how: Any) -> Any:
+        calls.append(how)
+        return load_detector(*given, **how)
+
+    monkeypatch.setattr("electrify.scoring.detect.load_detector", counting)
+    served = Served(str(root / "run/discriminator"), "2")
+    assert len(served.answers("detect", TEXTS)) == len(TEXTS)
+    assert calls == [{"architecture": None, "threads": "2"}]
 
 
 def test_pairs_and_the_model_that_is_named(served, root):
@@ -212,6 +228,10 @@ def test_what_is_too_large(models):
     long = client.post("/detect", json={"text": "a" * 100_000})
     assert (long.status_code, "bytes" in long.json()["detail"]) == (413, True)
     assert client.post("/detect", json={"texts": ["a b " * 15, "b " * 20]}).status_code == 200
+    longest = {"text": "a b " * 25}
+    place = longest | {"start": 0, "end": 1}
+    for path, given in (("detect", longest), ("predict", longest), ("alternatives", place)):
+        assert client.post(f"/{path}", json=given).status_code == 200
 
 
 class Stuck:

@@ -126,6 +126,12 @@ def test_finished_folder_is_not_made_again(corpus: Path, tmp_path: Path) -> None
         run(corpus, out)
 
 
+def test_a_corpus_in_the_home_folder(small_data: Path, tmp_path: Path, monkeypatch) -> None:
+    """`pretrain("~/data")` in Python."""
+    monkeypatch.setenv("HOME", str(small_data.parent))
+    assert prepare.prepared(f"~/{small_data.name}", tmp_path / "run") == small_data
+
+
 def test_changed_input_and_options_of_an_unfinished_run(corpus, tmp_path, monkeypatch):
     def stop(*args: Any, **kwargs: Any) -> Manifest:
         raise KeyboardInterrupt

@@ -51,6 +51,13 @@ def short():
     assert found[1].endswith("2\n\nLine\n    indented")
 
 
+def test_a_long_chain_of_elifs(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    last = f'else:\n    def f():\n        """{LONG}"""\n'
+    path.write_text("if x: 1\n" + "elif x: 1\n" * 1500 + last)
+    assert pydocs.docstrings(path) == [LONG]
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Path]]:
     """Of this Python, with one installed package: to look through all of them takes seconds."""

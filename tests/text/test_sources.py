@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from electrify.errors import UserError
 from electrify.text.documents import documents
 from electrify.text.options import PrepareConfig, defaults_of
 from electrify.text.sources import Source, choose_sources, resolve
@@ -95,6 +96,17 @@ def test_a_column_with_a_known_name_is_found(tmp_path, capsys, name, text, colum
         said = capsys.readouterr().err
         wanted = f"the text is read from {column!r}. --text-column names another one\n"
         assert said.endswith(wanted) if column else said == ""
+
+
+def test_a_folder_whose_only_table_has_no_row(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text("title,year\n")
+    with pytest.raises(UserError, match=r"the corpus is empty: no text in .*/list\.csv"):
+        choose_sources(asked(tmp_path))
+
+
+def test_a_text_in_the_place_of_a_name() -> None:
+    with pytest.raises(UserError, match="no such file or folder: a text"):
+        resolve(["a text itself, longer than a name may be ... " * 9])
 
 
 def test_data_sets(tmp_path: Path) -> None:

@@ -35,14 +35,9 @@ from ..onnx_models import GRAPH
 from ..progress import say
 from ..recipe import Recipe, load
 from ..text.corpus import TOKENIZER
-from ..text.tokenizer import (
-    TOKENIZER_FILES,
-    copy_tokenizer,
-    read_tokenizer,
-    rewrite_settings,
-)
-from ..tokens import SpecialIds
+from ..text.tokenizer import TOKENIZER_FILE, TOKENIZER_FILES, rewrite_settings, tokenizer_files
 from ..train import CONFIG, FACTS, checkpoint
+from ..values import SpecialIds
 from . import card
 from .agreement import check_folder
 from .card import Run
@@ -53,7 +48,7 @@ from .places import METADATA, SETTINGS, metadata_of
 WEIGHTS = "model.safetensors"
 CARD = "README.md"
 FILES = {SETTINGS, WEIGHTS, f"{WEIGHTS}.index.json", GRAPH, CARD, METADATA, *TOKENIZER_FILES}
-DECISIVE = ("run", "part", "format")
+DECISIVE = ("run", "data", "source", "part", "format")
 """What the metadata of two models that are the same at another step has in common."""
 MAX_SEQ_LENGTH = 512
 """That of `electrify embed`."""
@@ -103,6 +98,7 @@ def read_run(run: Path) -> tuple[Recipe, dict[str, Any]]:
 
 
 def special_ids(facts: Mapping[str, Any]) -> SpecialIds:
+    """Those of run.json; text.tokenizer finds those of a tokenizer."""
     ids = facts["special_ids"]
     return SpecialIds(**(ids | {"others": tuple(ids["others"])}))
 
@@ -141,7 +137,7 @@ def _restored(its: Run, step: int | None) -> tuple[Built, dict[str, Any]]:
 def model_folder(target: Path, metadata: Mapping[str, Any]) -> Iterator[Path]:
     """A hidden folder beside the target, which takes its place when the block ends without an
     error. What the user has put beside an earlier model stays. Raises UserError if the target is
-    not ours, or holds the model of another run, part or format."""
+    not ours, or holds another model, or the same in another format."""
     must_be_ours(target, METADATA)
     earlier = metadata_of(str(target)) if target.is_dir() else {}
     need(
@@ -203,13 +199,14 @@ def write_model(folder: Path, model: ExportedModel, *, special: SpecialIds, **dr
 def _copy_tokenizer(run: Path, folder: Path, *, model: ExportedModel) -> None:
     """The run's tokenizer, with the inputs that its model reads and the length that sequences may
     have. Word pieces get a vocab.txt, which older tools read."""
-    copy_tokenizer(run / TOKENIZER, folder)
+    for path in tokenizer_files(run / TOKENIZER):
+        shutil.copyfile(path, folder / path.name)
     # The tokenizer's own number is of its making, before a recipe said how long rows are.
     positions = model.encoder.shape.max_position_embeddings
     names = list(model.architecture.input_names)
     own = {"model_max_length": positions, "model_input_names": names}
     rewrite_settings(folder, **own, padding_side="right", truncation_side="right")
-    pieces = read_tokenizer(folder)["model"]
+    pieces = read_json(folder / TOKENIZER_FILE)["model"]
     # Pieces without the mark of a continued word are not what such tools expect.
     marked = pieces.get("type") == "WordPiece" and pieces.get("continuing_subword_prefix") != ""
     if marked and not (folder / "vocab.txt").is_file():
@@ -231,6 +228,9 @@ def export_as(options: Export) -> str:
         if (Path(model) / CONFIG).is_file():
             model = str(export(model, Path(made) / options.part, **which))
         metadata = metadata_of(model) | {"format": options.format}
+        if "run" not in metadata:  # without naming a folder of this machine
+            place = str(Path(model).resolve()) if Path(model).is_dir() else model
+            metadata["source"] = text_hash(place)
         with model_folder(target, metadata) as new:
             if options.format == "sentence-transformers":
                 write_sentence_transformer(model, new)

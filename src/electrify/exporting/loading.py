@@ -152,7 +152,8 @@ def loaded(cls: Any, path: str, config: Any, **options: Any) -> tuple[Any, dict[
 
 def load_tokenizer(path: str, *, vocab_size: int) -> Any:
     """The tokenizer of a model. Raises UserError if there is none (the library would make an empty
-    one) or if it is too large for the model. Special tokens in a text are plain text to it."""
+    one) or if it is too large for the model. Special tokens in a text are plain text to it, unlike
+    to that of text.tokenizer."""
     folder = Path(path)
     if folder.is_dir():
         need(

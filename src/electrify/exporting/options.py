@@ -38,7 +38,8 @@ class Export(Options):
         need(self.quantize == "none" or self.format == "onnx", "quantize is for --format onnx")
 
     def must_exist(self) -> None:
-        """Raises UserError if there is nothing of this kind to export, before torch is imported."""
+        """Raises UserError if there is nothing of this kind to export, before torch is imported,
+        and sets `model` to the one that a folder holds. Not part of `check`: it may ask the Hub."""
         if (Path(self.model) / CONFIG).is_file():
             return
         fact = f"{self.model} is not a run folder: it has no {CONFIG}"

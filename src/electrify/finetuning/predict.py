@@ -10,6 +10,7 @@ import math
 import os
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -185,7 +186,7 @@ def predict_files(options: PredictConfig) -> str:
 
 def load_predictor(model: str | os.PathLike[str], **options: Any) -> Predictor:
     """A model that gives the probability of every label. options: max_seq_length, threshold,
-    no_answer_threshold, device, bf16: see `PredictConfig`. Raises UserError."""
+    no_answer_threshold, device, bf16, threads: see `PredictConfig`. Raises UserError."""
     predictor = Predictor(PredictConfig(model=os.fspath(model), files=(), **options))
     if predictor.kind in USED_BY["probabilities"]:
         predictor.options = replace(predictor.options, probabilities=True)
@@ -199,7 +200,9 @@ def predict(
     `electrify.predict`. Raises UserError."""
     examples = _examples(predictor.kind, texts, pairs)
     output.tell([pairs_warning(predictor.reading.get("pairs"), pairs is not None)])
-    found = predictor(examples)
+    measured = predictor.options.threads == "auto"  # not for each call
+    with nullcontext() if measured else output.threads_of(predictor.options, predictor):
+        found = predictor(examples)
     output.tell([output.unknown_note(predictor, examples), predictor.text_rows.note()])
     return found
 

@@ -93,9 +93,11 @@ PATHS = {*(f"/{kind}" for kind in BODIES), "/", "/health", "/models", "/metrics"
 
 
 def characters_of(item: Any) -> int:
-    """The characters of the texts in an item. An empty word counts as one."""
-    if isinstance(item, list | tuple):
-        return sum(characters_of(part) or 1 for part in item)
+    """The characters of the texts in an item. In a list of words, an empty one counts as one."""
+    if isinstance(item, tuple):
+        return sum(map(characters_of, item))
+    if isinstance(item, list):
+        return sum(len(word) or 1 for word in item)
     return len(item) if isinstance(item, str) else 0
 
 
@@ -208,7 +210,7 @@ def create_app(service: Service) -> FastAPI:
 def serve(options: ServeConfig) -> None:
     """Serves until a signal comes, and answers what was accepted by then. Raises UserError."""
     with listening(options.host, options.port) as listener:  # first, because models take longer
-        service = Service([Served(name) for name in options.models], options)
+        service = Service([Served(name, options.threads) for name in options.models], options)
         for name, model in service.models.items():
             say(f"{name}: {', '.join(model.kinds)}")
         service.batches.thread.start()

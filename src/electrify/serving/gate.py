@@ -21,7 +21,7 @@ from . import ServeConfig
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, math.inf)
 TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, math.inf)
-KINDS = {
+TYPES = {
     "electrify_requests_total": "counter",
     "electrify_request_seconds": "histogram",
     "electrify_batch_texts": "histogram",
@@ -64,7 +64,7 @@ class Metrics:
         samples = [f"{name} {value:.9g}" for name, value in [*self.values.items()]]
         samples.append(f"electrify_queue_length {queue}")
         lines = []
-        for name, kind in KINDS.items():
+        for name, kind in TYPES.items():
             lines += [f"# TYPE {name} {kind}", *(s for s in samples if s.startswith(name))]
         return "\n".join(lines) + "\n"
 

@@ -20,6 +20,7 @@ import torch
 from ..api import load
 from ..errors import UserError, need
 from ..finetuning.tasks import saved
+from ..process import thread_count
 from ..scoring.pll import load_scorer
 from ..text.tokenizer import tokenised
 
@@ -37,18 +38,22 @@ CONTINUING = "##"
 
 
 class Served:
-    """A model that stays loaded. Raises UserError if it can do nothing."""
+    """A model that stays loaded. threads: as of `electrify serve`. Raises UserError if it can do
+    nothing."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, threads: str = "auto") -> None:
         self.name = name
         self.encoder = load(name)
+        # auto would measure during a request, and another number load the model anew.
+        number = thread_count(threads) or torch.get_num_threads()
+        self._how = {"detect": {"threads": str(number)}}
         self.kinds: list[str] = []
         """What it can do."""
         self.alternatives: Alternatives | None = None
         """The masked language model next to it, or the model itself if it is one."""
         for kind in KINDS:  # each loads what it needs, without a text
             try:
-                getattr(self.encoder, kind)([])
+                getattr(self.encoder, kind)([], **self._how.get(kind, {}))
                 self.kinds.append(kind)
             except UserError:
                 if kind == KINDS[-1] and not self.kinds:
@@ -70,8 +75,8 @@ class Served:
         (text, start, end). Raises UserError."""
         match kind:
             case "detect":
-                threads = str(torch.get_num_threads())  # auto would measure during a request
-                return [found.plain() for found in self.encoder.detect(items, threads=threads)]
+                found = self.encoder.detect(items, **self._how["detect"])
+                return [one.plain() for one in found]
             case "score":
                 return self.encoder.score(items)
             case "embed":

@@ -17,6 +17,7 @@ without it the folder is unfinished.
 from __future__ import annotations
 
 import json
+import os
 from array import array
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -73,8 +74,8 @@ class Manifest:
     sources: list[dict[str, Any]]
     """One row for each input: name (not an absolute path), bytes, sha256."""
     counts: dict[str, int]
-    """documents, words, characters, bytes, tokens, unk_tokens, duplicates, dropped ...: the numbers
-    that `prepare` printed."""
+    """documents, words, characters, bytes, tokens, unk_tokens, duplicates, ... (report.COUNTED):
+    the numbers that `prepare` printed."""
     tokenizer_files: dict[str, str]
     """Hashes of every file in tokenizer/."""
 
@@ -134,12 +135,12 @@ def read_manifest(folder: Path) -> Manifest:
 
 def is_prepared(data: str) -> bool:
     """Whether it is a prepared corpus, by its manifest."""
-    return (Path(data) / MANIFEST).exists()
+    return os.path.exists(Path(data) / MANIFEST)  # a text in place of a name may be too long
 
 
 def is_unfinished(folder: Path) -> bool:
     """Whether `prepare` has begun a corpus there and not ended it."""
-    return (folder / STATE).is_file() and not (folder / MANIFEST).exists()
+    return os.path.isfile(folder / STATE) and not is_prepared(str(folder))
 
 
 # ------------------------------------------------------------------ reading

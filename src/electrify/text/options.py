@@ -52,8 +52,8 @@ class PrepareConfig(Options):
     blank line (also of spaces, also with CRLF) ends a document. Each row of a table, sequence of a
     fasta file or line of a smi file is a document."""
     text_column: str = "text"
-    """Column of the text, by name or number from 0. If there is no column `text`, another common
-    name is looked for."""
+    """Column of the text, by name or number from 0. In a file without a column `text`, another
+    common name is looked for."""
     header: bool = True
     """The first line of a csv or tsv names the columns. Otherwise they are numbers from 0."""
     dataset_split: str = "train"

@@ -340,6 +340,7 @@ def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
     """The prepared folder: `data` itself, or RUN-data made from the corpus `data` with the defaults
     of `electrify prepare`. tokenizer: the one to use instead of training one: a folder, or a Hub
     id. Raises UserError."""
+    data = os.path.expanduser(data)
     if corpus.is_prepared(data):
         return Path(data)
     unfinished, fact = corpus.is_unfinished(Path(data)), f"{data} is a corpus never finished"
@@ -352,7 +353,7 @@ def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
     if tokenizer and begun and not os.path.isdir(tokenizer):
         return folder  # a run that is continued needs neither that folder nor the Hub any more
     words = f" with the tokenizer of {tokenizer}" if tokenizer else ""
-    say(f"{data} is not a prepared corpus: preparing it into {folder}{words}")
+    say(f"{data:.255} is not a prepared corpus: preparing it into {folder}{words}")
     how: dict[str, Any] = {"tokenizer": tokenizer} if tokenizer else {}
     prepare(PrepareConfig(inputs=(data,), output_dir=str(folder), **how))
     return folder

@@ -118,11 +118,13 @@ def docstrings(path: Path) -> list[str]:
     ]
 
 
-def _strings(node: ast.AST) -> Iterator[str]:
+def _strings(tree: ast.AST) -> Iterator[str]:
     """The docstrings as they are written. Definitions occur only in bodies, so expressions, which
-    are most of a tree, are not visited."""
-    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        yield ast.get_docstring(node, clean=False) or ""
-    for name in ("body", "orelse", "finalbody", "handlers"):
-        for child in getattr(node, name, ()):
-            yield from _strings(child)
+    are most of a tree, are not visited. Not recursive: each `elif` is a level of its own."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node, clean=False) or ""
+        for name in ("handlers", "finalbody", "orelse", "body"):
+            waiting += reversed(getattr(node, name, ()))

@@ -114,7 +114,8 @@ def choose_sources(options: PrepareConfig) -> list[Source]:
     if len(chosen) < len(found):
         say(left_out(found))
     if not chosen:
-        column_of(found[0], options)  # which raises the error
+        column_of(found[0], options)  # which raises the error, unless the table has no row
+        raise UserError(f"the corpus is empty: no text in {shown(found)}")
     usual = TEXT_COLUMNS[0]
     others = {s.column for s in chosen} - {"", usual}
     for column in sorted(others) if options.text_column == usual else ():
@@ -211,7 +212,8 @@ def _resolved(item: str, further: frozenset[str]) -> list[Source]:
         need(bool(name), "hub: needs a name, as in hub:wikitext:wikitext-2-raw-v1")
         return [Source(HUB + (Path(name).name if name.startswith("/") else name), "hub", hub=name)]
     path = Path(item).expanduser()
-    if path.is_dir():
+    # A text that is given in place of a name may be too long for one.
+    if os.path.isdir(path):
         fact = f"{path} is a folder that electrify made, and its reports are not a corpus"
         need(not is_made(path), fact, "name the texts themselves")
         inside = f"{path.resolve().name}/"
@@ -219,7 +221,7 @@ def _resolved(item: str, further: frozenset[str]) -> list[Source]:
             _found(inside + p.relative_to(path).as_posix(), p, why, further)
             for p, why in _below(path)
         ]
-    elif path.exists():
+    elif os.path.exists(path):
         kind = format_of(path, NAMED)
         fact = f"{path} is not of a known kind; known: {', '.join(FORMATS)}, source code and logs"
         if kind is None:
@@ -227,17 +229,17 @@ def _resolved(item: str, further: frozenset[str]) -> list[Source]:
         return [Source(path.name, kind, path)]
     else:
         # The Hub is asked only where hub: says so: for a mistyped folder that would take a minute.
-        fact = f"no such file or folder: {item} (a data set of the Hub is hub:NAME)"
+        fact = f"no such file or folder: {item:.255} (a data set of the Hub is hub:NAME)"
         need(glob.has_magic(item), fact)
-        folders = "" if "**" in item else "folders into which this pattern does not lead"
+        shallow, why = "**" not in item, "folders into which this pattern does not lead"
         matching = map(Path, sorted(glob.glob(str(path), recursive=True)))
         found = [
-            _found(p.name, p, folders if p.is_dir() else MADE * is_made(p.parent), NAMED)
+            _found(p.name, p, why if p.is_dir() else MADE * is_made(p.parent), NAMED)
             for p in matching
-            if folders or not p.is_dir()
+            if shallow or not p.is_dir()
         ]
-    fact = f"{item} holds no text file; known: {', '.join(FORMATS)}; in folders source code with "
-    fact += f"--preset code, .log with --preset logs{f' ({left_out(found)})' * bool(found)}"
+    fact = f"{item:.255} holds no text file; known: {', '.join(FORMATS)}; in folders source code "
+    fact += f"with --preset code, .log with --preset logs{f' ({left_out(found)})' * bool(found)}"
     need(not all(source.why for source in found), fact)
     return found
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,13 +60,6 @@ def tokenizer_files(folder: Path) -> list[Path]:
     return [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
 
 
-def copy_tokenizer(source: Path, target: Path) -> None:
-    """Copies the files of the list into the folder `target`."""
-    target.mkdir(parents=True, exist_ok=True)
-    for path in tokenizer_files(source):
-        shutil.copyfile(path, target / path.name)
-
-
 def rewrite_settings(folder: Path, **changes: Any) -> None:
     """Writes tokenizer_config.json as it is published: with these changes, and without where the
     tokenizer came from. (What begins with `_` is the library's own.)"""
@@ -78,17 +70,13 @@ def rewrite_settings(folder: Path, **changes: Any) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def read_tokenizer(folder: Path) -> dict[str, Any]:
-    """The content of tokenizer.json."""
-    return read_json(folder / TOKENIZER_FILE)
-
-
 # ------------------------------------------------------------------ loading
 
 
 def load_tokenizer(name: str | Path) -> Any:
-    """The transformers tokenizer in a folder or on the Hub. Raises UserError if there is none, or
-    it is damaged, or it is not a fast tokenizer."""
+    """The transformers tokenizer in a folder or on the Hub, as it is: exporting.loading has the one
+    to which "[MASK]" in a text is text. Raises UserError if there is none, or it is damaged, or it
+    is not a fast tokenizer."""
     folder = Path(name)
     if folder.is_dir():
         fact = f"{folder} holds no tokenizer (none of {', '.join(VOCABULARY_FILES[:3])}, ...)"
@@ -286,7 +274,7 @@ def word_edges(folder: Path) -> WordEdges:
 
     from ..tokens import ALWAYS_BEGINS, WordEdges
 
-    described = read_tokenizer(folder)
+    described = read_json(folder / TOKENIZER_FILE)
     edges = _edges(described)
     if edges is None:
         fact = f"mask_unit word: the tokenizer in {folder} does not mark where words begin"

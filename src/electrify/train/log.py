@@ -169,6 +169,11 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [record for _, record in _lines(path)]
 
 
+def with_numbers(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with numbers in place of "nan", "inf" and "-inf"."""
+    return {k: float(v) if v in ("nan", "inf", "-inf") else v for k, v in record.items()}
+
+
 # ------------------------------------------------------------------ sums between two lines
 
 
