@@ -73,7 +73,7 @@ def generator_shape(model: Model, vocab_size: int) -> Shape:
 
 
 def build(
-    config: Recipe,
+    recipe: Recipe,
     vocabulary: Vocabulary,
     *,
     generator: Shape | None = None,
@@ -89,12 +89,12 @@ def build(
     # What constructors draw is a function of the seed, too: parts that no architecture initialises
     # keep it. The numbers are not those that an architecture draws with this seed.
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(~config.train.seed)
-        built = compose(config, vocabulary, generator=generator)
+        torch.default_generator.manual_seed(~recipe.train.seed)
+        built = compose(recipe, vocabulary, generator=generator)
     encoders = sorted(
         encoders_of(built.objective), key=lambda e: e is not built.discriminator.encoder
     )
-    m = config.model
+    m = recipe.model
     values = InitialValues(
         m.init,
         m.local_amplitude,
@@ -102,51 +102,51 @@ def build(
         scaled=m.init_scale == "depth",
         cls=vocabulary.special.cls,
     )
-    first, last = (phases_of(config).all[at].row_length for at in (0, -1))
+    first, last = (phases_of(recipe).all[at].row_length for at in (0, -1))
     for_rows(encoders, first)
     built.discriminator.architecture.initialise(
-        built.objective, encoders, values, torch.Generator().manual_seed(config.train.seed)
+        built.objective, encoders, values, torch.Generator().manual_seed(recipe.train.seed)
     )
     for_rows(encoders, last)
     if m.init_rtd_bias == "replaced":
-        built.discriminator.head.start_at(first_share(config))
+        built.discriminator.head.start_at(first_share(recipe))
     return built
 
 
-def first_share(config: Recipe) -> float:
+def first_share(recipe: Recipe) -> float:
     """The share of the tokens that are chosen where the discriminator's head is first asked."""
-    c, o = config.corruption, config.objective
+    c, o = recipe.corruption, recipe.objective
     end = c.mask_rate if c.mask_rate_end is None else c.mask_rate_end
     rate = c.mask_rate + (end - c.mask_rate) * o.mlm_share
     return rate * (1 - c.clean_rate)
 
 
-def at_step(built: Built, config: Recipe, step: int) -> Built:
+def at_step(built: Built, recipe: Recipe, step: int) -> Built:
     """The same networks in the phase of the last of `step` updates."""
-    phase = phases_of(config).at(max(0, step - 1))
+    phase = phases_of(recipe).at(max(0, step - 1))
     for_rows(encoders_of(built.objective), phase.row_length)
     return built
 
 
-def compose(config: Recipe, vocabulary: Vocabulary, *, generator: Shape | None = None) -> Built:
+def compose(recipe: Recipe, vocabulary: Vocabulary, *, generator: Shape | None = None) -> Built:
     """`build` without initial values: also on the meta device."""
-    m = config.model
+    m = recipe.model
     architecture = architecture_named(m.architecture, m.options)
-    g_shape = generator or generator_shape(config.model, vocabulary.size)
-    discriminator, corruptor = networks(config, architecture, vocabulary, g_shape)
-    o = config.objective
-    dropout = dropout_of(config.model, DISCRIMINATOR)
-    shows_mask = config.corruption.row.shows_mask
+    g_shape = generator or generator_shape(recipe.model, vocabulary.size)
+    discriminator, corruptor = encoder_and_corruptor(recipe, architecture, vocabulary, g_shape)
+    o = recipe.objective
+    dropout = dropout_of(recipe.model, DISCRIMINATOR)
+    shows_mask = recipe.corruption.row.shows_mask
     parts = Parts(corruptor, discriminator, architecture, o.term_weights, shows_mask, dropout)
     objective = made(o.row, parts, o.options)
     # A frozen generator goes on reading as it was trained to.
-    frozen = config.corruption.generator_training == "frozen"
+    frozen = recipe.corruption.generator_training == "frozen"
     left_alone = encoders_of(corruptor) if frozen and isinstance(corruptor, nn.Module) else []
     for encoder in (e for e in encoders_of(objective) if e not in left_alone):
         encoder.shapes_by_rows = architecture.shapes_by_rows(encoder.shape)
     possible = objective.networks()
     left = {DISCRIMINATOR: Network(objective.encoder, objective.head)}
-    left |= {name: possible[name] for name in other_exports(config)}
+    left |= {name: possible[name] for name in other_exports(recipe)}
     exports = {
         name: ExportedModel(network.encoder, network.head, architecture.for_head(network.head))
         for name, network in left.items()
@@ -156,13 +156,13 @@ def compose(config: Recipe, vocabulary: Vocabulary, *, generator: Shape | None =
     return Built(objective, exports)
 
 
-def networks(
-    config: Recipe, architecture: Architecture, vocabulary: Vocabulary, g_shape: Shape
+def encoder_and_corruptor(
+    recipe: Recipe, architecture: Architecture, vocabulary: Vocabulary, g_shape: Shape
 ) -> tuple[Encoder, Corruptor]:
     """The discriminator and the corruptor of its text, which share what `tie` says by holding the
     same object."""
-    m = config.model
-    c = config.corruption
+    m = recipe.model
+    c = recipe.corruption
     shape = discriminator_shape(m, vocabulary.size)
     g_dropout = m.dropout if m.generator_dropout is None else m.generator_dropout
 

@@ -31,8 +31,8 @@ from .build import Built, Vocabulary, compose
 from .data.phases import Phases, phases_of
 from .model.costs import (
     CHOSEN,
+    MovingShare,
     Pass,
-    Share,
     Sizes,
     binary_flops,
     encoder_flops,
@@ -140,7 +140,7 @@ def flops_of_periods(
     for p in objective.periods():
         mean = by_length(p.passes, 0.5)
         slope = {}
-        if any(isinstance(one.share, Share) for one in p.passes):
+        if any(isinstance(one.share, MovingShare) for one in p.passes):
             start, end = by_length(p.passes, 0.0), by_length(p.passes, 1.0)
             slope = {length: (end[length] - start[length]) / max_steps for length in mean}
         first = first_update(p.start, max_steps)
@@ -204,7 +204,7 @@ class RecipeFlops(Named):
 
 
 def recipe_flops(
-    config: Recipe,
+    recipe: Recipe,
     *,
     vocab_size: int,
     convention: Convention,
@@ -214,52 +214,52 @@ def recipe_flops(
 
     inference_length: tokens of the sequence whose inference is counted, by default max_seq_length.
     """
-    config = with_batch(config)
-    length = config.data.max_seq_length
-    rows = config.train.train_batch_size
-    encoder = outline(config, vocab_size=vocab_size).discriminator.encoder
+    recipe = with_batch(recipe)
+    length = recipe.data.max_seq_length
+    rows = recipe.train.train_batch_size
+    encoder = outline(recipe, vocab_size=vocab_size).discriminator.encoder
     words = encoder.embeddings.words
     # The generator's table; an export holds the sum of the two.
     below = words.base.weight.numel() if isinstance(words, DisentangledWords) else 0
     how: dict[str, Any] = {"vocab_size": vocab_size, "convention": convention}
-    train, periods = _run_flops(config, **how)
+    train, periods = _run_flops(recipe, **how)
     token, read = periods[-1].per_token[length], inference_length or length
     return RecipeFlops(
-        train=train + first_stage_flops(config, **how),
+        train=train + first_stage_flops(recipe, **how),
         step=rows * length * token + periods[-1].update,
         token=token,
         inference=read * forward_flops(encoder, row_length=read, convention=convention),
         parameters=sum(p.numel() for p in encoder.parameters()) - below,
-        max_steps=config.train.max_steps,
+        max_steps=recipe.train.max_steps,
         train_batch_size=rows,
         max_seq_length=length,
         inference_length=read,
     )
 
 
-def first_stage_flops(config: Recipe, *, vocab_size: int, convention: Convention) -> float:
+def first_stage_flops(recipe: Recipe, *, vocab_size: int, convention: Convention) -> float:
     """FLOPs of the first of two stages; 0 if there is one stage."""
-    *before, _ = stages_of(config)
+    *before, _ = stages_of(recipe)
     return sum(_run_flops(s, vocab_size=vocab_size, convention=convention)[0] for s in before)
 
 
 def _run_flops(
-    config: Recipe, *, vocab_size: int, convention: Convention
+    recipe: Recipe, *, vocab_size: int, convention: Convention
 ) -> tuple[float, list[PeriodFlops]]:
     """FLOPs of all updates of a run of one stage, in one process, and its periods."""
-    t, phases = config.train, phases_of(config)
+    t, phases = recipe.train, phases_of(recipe)
     passes = t.gradient_accumulation_steps or 1
     rows = t.per_device_train_batch_size or max(1, t.train_batch_size // passes)
-    objective = outline(config, vocab_size=vocab_size).objective
+    objective = outline(recipe, vocab_size=vocab_size).objective
     how: dict[str, Any] = {"max_steps": t.max_steps, "convention": convention, "optim": t.optim}
     periods = flops_of_periods(objective, phases, rows=rows, **how)
     return flops_before(phases, t.max_steps, periods), periods
 
 
-def outline(config: Recipe, *, vocab_size: int) -> Built:
+def outline(recipe: Recipe, *, vocab_size: int) -> Built:
     """The recipe's networks without values for their parameters."""
     with torch.device("meta"):
-        return compose(config, Vocabulary(vocab_size, SPECIAL))
+        return compose(recipe, Vocabulary(vocab_size, SPECIAL))
 
 
 # ------------------------------------------------------------------ published models

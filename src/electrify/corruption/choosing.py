@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ..draws import Draws
-from ..model.costs import Share
+from ..model.costs import MovingShare
 from ..tokens import SpecialIds, Tokens, WordEdges, per_sequence
 
 P = TypeVar("P", bound="Plan")
@@ -161,10 +161,10 @@ class Chooser:
         self.weight_V = weight_V
 
     @property
-    def share(self) -> float | Share:
+    def share(self) -> float | MovingShare:
         """The approximate share of all tokens that is chosen."""
         start, end = (rate * (1 - self.clean_rate) for rate in (self.rate, self.rate_end))
-        return start if start == end else Share(start, end)
+        return start if start == end else MovingShare(start, end)
 
     def rate_at(self, draws: Draws) -> float:
         return self.rate + (self.rate_end - self.rate) * float(draws.progress)

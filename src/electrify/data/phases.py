@@ -81,11 +81,11 @@ class Phases:
         return {p.row_length: p.batch_rows for p in self.all}
 
 
-def phases_of(config: Recipe) -> Phases:
+def phases_of(recipe: Recipe) -> Phases:
     """The phases of a recipe. A schedule gives shares of all updates, in its order; the remaining
     updates have the recipe's own row length and batch size."""
-    t = config.train
-    d = config.data
+    t = recipe.train
+    d = recipe.data
     lengths = first_steps(d.seq_length_schedule, d.max_seq_length, t.max_steps)
     batches = first_steps(t.batch_size_schedule, t.train_batch_size, t.max_steps)
     return Phases(

@@ -162,7 +162,7 @@ def orthogonal_flops(rows: int, columns: int) -> float:
 
 
 @dataclass(frozen=True)
-class Share:
+class MovingShare:
     """A share of the tokens that moves linearly during the run."""
 
     start: float
@@ -179,7 +179,7 @@ class Pass:
 
     network: nn.Module
     """An Encoder or the top of one, a Head, or a plain nn.Linear."""
-    share: float | Share
+    share: float | MovingShare
     """Share of the tokens on which it runs: 1.0 for every token (padding included), the mask rate
     for the chosen positions."""
     trains: bool
@@ -190,7 +190,7 @@ class Pass:
 
     def share_at(self, progress: float) -> float:
         """The share of the tokens when this share of the run is done."""
-        return self.share.at(progress) if isinstance(self.share, Share) else self.share
+        return self.share.at(progress) if isinstance(self.share, MovingShare) else self.share
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..tokens import Tokens
 from . import costs
-from .costs import Pass, Share, linear_flops
+from .costs import MovingShare, Pass, linear_flops
 from .embeddings import Shape, Words
 from .encoder import Encoder
 
@@ -55,7 +55,7 @@ class Head(nn.Module, ABC):
         """[M, D] the same at some positions, by running the encoder."""
         return self.inputs(encoder(tokens), tokens)[at_M]
 
-    def passes(self, encoder: Encoder, share: float | Share, *, trains: bool) -> list[Pass]:
+    def passes(self, encoder: Encoder, share: float | MovingShare, *, trains: bool) -> list[Pass]:
         """The networks that `read` at a share of the tokens, and the logits there, run."""
         return [Pass(encoder, 1.0, trains), Pass(self, share, trains)]
 
@@ -290,7 +290,7 @@ class DecodedLMHead(LMHead):
         query_MD = (x_TD[at_M] + self.positions(tokens.pos_T[at_M])).to(x_TD.dtype)
         return encoder.read(last.ask(x_TD, context, query_MD, at_M, times=DECODER_RUNS))
 
-    def passes(self, encoder: Encoder, share: float | Share, *, trains: bool) -> list[Pass]:
+    def passes(self, encoder: Encoder, share: float | MovingShare, *, trains: bool) -> list[Pass]:
         return [
             Pass(Asked(encoder), 1.0, trains),
             Pass(Asking(encoder), share, trains),
