@@ -22,7 +22,7 @@ from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.options import FinetuneSettings, PredictConfig
 from electrify.finetuning.predict import predict_files
 from electrify.finetuning.tasks import Answer, Example, Question, TaskData
-from small import mistake, run
+from small import listing, mistake, run
 
 GOOD = ("good", "great", "fine")
 BAD = ("bad", "awful", "poor")
@@ -180,6 +180,7 @@ MISTAKES = [
     (["new.csv", "missing.csv"], "missing.csv"),
     (["new.csv", "--text-column", "txet"], "no column 'txet'"),
     (["new.csv", "--output-file", "there.csv"], "there.csv exists"),
+    (["new.csv", "--output-file", "folder.csv", "--overwrite"], "folder.csv is a folder"),
     (["new.csv", "--threshold", "0.4"], "--threshold is for multilabel"),
     (["new.csv", "--max-seq-length", "400"], "reads at most 40 tokens"),
     (["half.csv", "--output-file", "out.csv"], "half.csv, line 3: 1 columns, expected 2"),
@@ -198,9 +199,11 @@ def test_mistakes_leave_nothing(
     files = {"there.csv": "mine", "half.csv": "text,n\na,1\nb\n", "semi.csv": "x;text\n1;2\n"}
     for name, text in (files | {"short.csv": "x,y\n1,2\n"}).items():
         (tmp_path / name).write_text(text)
-    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    (tmp_path / "folder.csv").mkdir()
+    before = listing(tmp_path)
     assert says in mistake(capsys, "predict", models["classes"], *words)
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+    assert listing(tmp_path) == before
+    assert (tmp_path / "folder.csv").is_dir()
 
 
 def test_evaluate_a_labelled_file(models, tmp_path, capsys):

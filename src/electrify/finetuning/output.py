@@ -47,6 +47,7 @@ def must_be_ready(options: Any, output_file: str | None) -> None:
     if output_file is not None:
         path = Path(output_file)
         need(path.parent.is_dir(), f"{path.parent}: no such folder. Make it first")
+        need(not path.is_dir(), f"{path} is a folder. Choose another --output-file")
         free = options.overwrite or not path.exists()
         need(free, f"{path} exists. Choose another --output-file or --overwrite")
 
