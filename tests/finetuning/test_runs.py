@@ -320,6 +320,16 @@ def test_the_grid_by_hand() -> None:
             search_grid(text, FinetuneSettings(layerwise_lr_decay=1.0))
 
 
+def test_a_model_of_the_hub_counts_with_its_first_commit(reviews, tmp_path, monkeypatch):
+    """The commit is known once the configuration is in the cache, which the first start fills."""
+    cached: list[str] = []
+    monkeypatch.setattr(command, "load_config", lambda name, **_: cached.append(name))
+    monkeypatch.setattr(command, "content_of", lambda name: f"{name}@abc" if cached else name)
+    asked = options(tmp_path, reviews, tmp_path, models=("org/model",))
+    (run,) = command.runs_of(asked, command.read_asked(asked))
+    assert run.hashes["weights"] == "org/model@abc"
+
+
 def test_a_probe_stands_beside_fine_tuned_models_alone(zoo, reviews, tmp_path) -> None:
     """Not beside the published protocol or another probe, which its settings would contradict."""
     for settings, probes in (

@@ -170,6 +170,8 @@ def runs_of(options: FinetuneConfig, tasks: list[TaskData]) -> Iterator[Run]:
     own = any(not name.startswith(PREFIXES) for name in names)
     for model in names:
         prefix, name = divided(model)
+        if prefix != BASELINE:
+            load_config(name, causal=True)  # of the Hub: now its cache knows the commit
         weights = model if prefix == BASELINE else prefix + content_of(name)
         wanted = prefix not in (PREFIXES if own else (BASELINE,))
         for task in (task for task in tasks if applies(model, task)):
