@@ -142,6 +142,8 @@ def test_new_texts(tmp_path, name, text, more, found):
         ("a.tsv", "id\ttext\n1\tthe film\n", {}, [("the", "film")]),
         ("a.csv", "the film,x\n", {"header": False, "text_column": "0"}, [("the", "film")]),
         ("a.jsonl", '{"tokens": ["New York"], "n": 1}\n', {}, [("New York",)]),
+        ("a.jsonl", '{"tokens": ["a"], "n": ["b"]}\n', {"text_column": "n"}, [("b",)]),
+        ("a.tsv", "Review\tO\nwas\tO\n\nbad\tO\n", {}, [("Review", "was"), ("bad",)]),
     ],
 )  # fmt: skip
 def test_new_sentences(tmp_path, name, text, more, words):
