@@ -217,6 +217,9 @@ def test_evaluate_a_labelled_file(models, tmp_path, capsys):
     given = {"text_column": "review", "label_column": "verdict"}
     found = electrify.load(models["classes"]).evaluate(path, **given)
     assert shown["accuracy"] == f"{100 * found.accuracy:.1f}"
+    path.write_text("\n".join(lines))
+    assert run(*words, "--no-header", "--text-column", "0", "--label-column", "1") == 0
+    assert dict(x.split()[:2] for x in capsys.readouterr().out.splitlines()[1:]) == shown
     assert "evaluate needs --data-dir" in mistake(capsys, *words[:2])
     assert "excludes --output-dir" in mistake(capsys, *words, "--output-dir", tmp_path / "out")
     assert "needs --test-file" in mistake(capsys, *words[:2], "--data-dir", "x", *columns)
