@@ -30,7 +30,7 @@ from torch import Tensor
 from ..architectures import exported_as
 from ..architectures.architecture import Architecture
 from ..errors import need
-from ..exporting.loading import load_config, load_tokenizer, load_weights, made_for, positions_of
+from ..exporting.loading import load_config, load_tokenizer, load_weights, made_for
 from ..exporting.places import metadata_of
 from ..finetuning.new_texts import Files
 from ..finetuning.output import done, must_be_ready, rounded, write_results
@@ -67,8 +67,8 @@ class Scorer:
     kind: Kind
     model: Any
     tokenizer: Any
-    longest: int
-    """The most tokens that the model reads at once, including special ones."""
+    positions: int
+    """The most tokens of a sequence that the model was made for, including special ones."""
     architecture: Architecture | None = None
     """The architecture that reads the logits of a binary head; None for a masked language model."""
     short: bool = False
@@ -77,11 +77,6 @@ class Scorer:
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
-
-    @property
-    def positions(self) -> int:
-        """The most tokens of a sequence that the model was made for."""
-        return made_for(self.model)
 
     @property
     def width(self) -> int:
@@ -113,8 +108,8 @@ class Scorer:
         """
         ids = [tokenised(self.tokenizer, text)["input_ids"] for text in given_texts(texts)]
         how: dict[str, Any] = {"singly": self.kind == "mlm", "slots": batch_tokens, "after": after}
-        longest = min(max_seq_length or self.longest, self.longest)
-        found = of_tokens(self, ids, self._score, length=longest, **how)
+        length = min(max_seq_length or self.positions, self.positions)
+        found = of_tokens(self, ids, self._score, length=length, **how)
         names = self.tokenizer.convert_ids_to_tokens
         return [
             TextScore(float(scores_T.sum()), tuple(names(own)), tuple(scores_T.tolist()))
@@ -242,7 +237,7 @@ def load_scorer(
     need(not lacking, f"{model}: its tokenizer has no {' and no '.join(lacking)}")
     loaded.to(place)
     short = kind == "mlm" and config.model_type in SHORT
-    return Scorer(model, kind, loaded, tokenizer, positions_of(loaded), reader, short=short)
+    return Scorer(model, kind, loaded, tokenizer, made_for(loaded), reader, short=short)
 
 
 # ------------------------------------------------------------------ files of texts
