@@ -1,6 +1,7 @@
 """Files as rows, as sentences, and as new texts: every layout, compressed or not."""
 
 import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +162,6 @@ def test_new_questions(tmp_path: Path) -> None:
     read = files(tmp_path, "a.json", squad, "answering")
     assert [item.example for item in read] == [Question("x", "q", "Ada", ())]
     assert read.bytes_read == read.size
+    squad = json.dumps([{"context": c, "qas": [{"question": "q"}]} for c in ("Ada", "Bo")])
+    found: list[Any] = [item.example for item in files(tmp_path, "a.json", squad, "answering")]
+    assert [question.id for question in found] == ["1", "2"]  # each its own, without any

@@ -17,7 +17,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice, zip_longest
+from itertools import count, islice, zip_longest
 from pathlib import Path
 from typing import Any, cast
 
@@ -183,7 +183,7 @@ def question_rows(path: str, *, advance: Advance = None, **how: Any) -> Iterator
 
 def _nested(path: str, advance: Advance) -> Iterator[Row]:
     """The questions of SQuAD's JSON, or of a list of its paragraphs (simpletransformers)."""
-    place = "data"
+    place, numbers = "data", count(1)
     try:
         top = json.loads(b"".join(read_chunks(Path(path), advance=advance)))
         articles = top["data"] if isinstance(top, dict) else [{"paragraphs": top}]
@@ -191,7 +191,8 @@ def _nested(path: str, advance: Advance) -> Iterator[Row]:
             for j, paragraph in enumerate(article["paragraphs"]):
                 for k, qa in enumerate(paragraph["qas"]):
                     place = f"data[{i}].paragraphs[{j}].qas[{k}]"
-                    yield Row(f"{path}, {place}", k + 1, qa | {"context": paragraph["context"]})
+                    cells = qa | {"context": paragraph["context"]}
+                    yield Row(f"{path}, {place}", next(numbers), cells)
     except (KeyError, TypeError, ValueError, RecursionError) as e:
         raise UserError(f"{path}: not SQuAD's layout at or after {place} ({e})", LAYOUT) from e
 
