@@ -16,6 +16,7 @@ import pytest
 from toy import QUICK, THOROUGH, reviews_task, task_of
 
 from electrify.errors import UserError
+from electrify.exporting.places import model_in
 from electrify.finetuning import loop
 from electrify.finetuning import run as command
 from electrify.finetuning.one_run import finetune_one, shown_examples
@@ -76,6 +77,12 @@ def test_an_interrupted_command_repeats_nothing(zoo, reviews, tmp_path, monkeypa
     assert len(calls) == 6
     # Models for comparison are not saved, and the model of the first seed is.
     (saved,) = (out / "models").iterdir()
+    shutil.copytree(saved, part := saved.with_name(f".{saved.name}.7.part"))  # of a kill
+    (out / "notes").symlink_to(reviews[0])
+    assert command.link_model(out) == [out]
+    assert model_in(str(out)) == str(saved)
+    assert (out / "notes").exists()
+    shutil.rmtree(part)
     shutil.rmtree(saved)
     finetune(options(zoo, reviews, out, **more))
     assert calls[6:] == [(str(zoo / "electra"), 0)]

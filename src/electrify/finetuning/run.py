@@ -320,8 +320,9 @@ def link_model(out: Path) -> list[Path]:
     """Links to the files of the only model in OUT/models, so that other libraries, too, load it by
     the folder's name. Returns the folders that name a model: OUT itself, or those of several."""
     for link in filter(Path.is_symlink, out.iterdir()):
-        link.unlink()
-    models = sorted((out / "models").glob("*"))
+        if link.readlink().parts[:1] == ("models",):  # the user's own stay
+            link.unlink()
+    models = sorted((out / "models").glob("[!.]*"))  # a kill has left the others
     if len(models) != 1:
         return models
     for file in models[0].iterdir():
