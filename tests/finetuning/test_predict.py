@@ -18,9 +18,11 @@ from transformers import (
 from zoo import predict
 
 import electrify
+from electrify.finetuning.embed import embed, load_embedder
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.options import FinetuneSettings, PredictConfig
-from electrify.finetuning.predict import predict_files
+from electrify.finetuning.predict import load_predictor, predict_files
+from electrify.finetuning.predict import predict as predict_with
 from electrify.finetuning.tasks import Answer, Example, Question, TaskData
 from small import listing, mistake, run
 
@@ -204,6 +206,17 @@ def test_mistakes_leave_nothing(
     assert says in mistake(capsys, "predict", models["classes"], *words)
     assert listing(tmp_path) == before
     assert (tmp_path / "folder.csv").is_dir()
+
+
+def test_each_call_reports_its_own_truncated_texts(models: dict[str, str]) -> None:
+    how: dict[str, Any] = {"max_seq_length": 16, "bf16": "false"}
+    predictor = load_predictor(models["classes"], **how)
+    embedder = load_embedder(models["classes"], **how)
+    for texts, noted in ((["very " * 20], True), (["good"], False)):
+        predict_with(predictor, texts)
+        embed(embedder, texts)
+        notes = predictor.text_rows.note(), embedder.text_rows.note()
+        assert tuple(map(bool, notes)) == (noted, noted)
 
 
 def test_evaluate_a_labelled_file(models, tmp_path, capsys):

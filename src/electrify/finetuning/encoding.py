@@ -106,6 +106,10 @@ class TextRows:
 
     def __init__(self, reader: Any, length: int) -> None:
         self.reader, self.length = reader, length
+        self.reset()
+
+    def reset(self) -> None:
+        """Counts from 0: the next note is not about texts so far."""
         self.texts = self.truncated = self.longest = 0
 
     def __call__(self, examples: Sequence[Example]) -> tuple[Lists, Lists]:

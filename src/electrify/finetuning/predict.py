@@ -199,6 +199,7 @@ def predict(
     `electrify.predict`. Raises UserError."""
     examples = _examples(predictor.kind, texts, pairs)
     output.tell([pairs_warning(predictor.reading.get("pairs"), pairs is not None)])
+    predictor.text_rows.reset()
     found = predictor(examples)
     output.tell([output.unknown_note(predictor, examples), predictor.text_rows.note()])
     return found
