@@ -120,6 +120,7 @@ def test_missing_labels_are_left_out(tmp_path: Path) -> None:
     [
         ("t.csv", "a,b,c\nd,e,f\n", {"header": False}, r"columns \(0: 'a', 'd'; 1: .*Name it"),
         ("t.csv", BARE, {}, "--text-column, and with --no-header if the first line is an example"),
+        ("t.csv", "text,verdict\na,x\n", {}, "is called label, labels, .*, score, similarity"),
         ("t.csv", "text,label\n,x\n ,y\n", {}, r"every text \('text'\) is empty"),
         ("t.csv", "text,label\na,0.5\nb,inf\n", {}, "line 3: label 'inf' is not a number"),
         ("t.csv", "text,label\na,x\nb,y\nc,z\n", {"metrics": ("f1",)}, "f1 is for two classes"),
