@@ -177,6 +177,7 @@ def measured(measure: Measure, model: Path, config: CompareConfig, out: Path) ->
         task=(measure.task,),
         data_dir=measure.folder,
         seeds=config.task_seeds,
+        save_model=False,
         settings=settings,
     )
     metric = examples.score_names[0]
