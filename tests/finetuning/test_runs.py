@@ -280,6 +280,9 @@ def test_the_published_average() -> None:
 def test_a_submission(zoo: Path, glue: Path, tmp_path: Path) -> None:
     """Predictions of the best seed, as GLUE's server takes them; the rows for comparison have
     none."""
+    lone: dict[str, Any] = {"task": ("rte",), "data_dir": str(glue), "predict_test": True}
+    with pytest.raises(UserError, match="no task has a test set of GLUE"):
+        finetune(options(zoo, ("", ""), tmp_path / "out", **lone))
     for file, count in (("RTE/test", 3), ("STS-B/test", 1), ("diagnostic/diagnostic", 1)):
         lines = ["index\tsentence1\tsentence2", *(f"{k}\tthe film\tit was" for k in range(count))]
         path = glue / f"{file}.tsv"

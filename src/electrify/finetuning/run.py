@@ -144,6 +144,8 @@ def must_fit(options: FinetuneConfig, tasks: list[TaskData]) -> None:
         need(bool(classed), "class_weights is for classes and tags. No task has any")
         asked = "answering" in kinds and settings.frozen_encoder != "none"
         need(not asked, "frozen_encoder is not for questions")
+    tested = any(task.test for task in tasks) or not options.predict_test
+    need(tested, "predict_test: no task has a test set of GLUE (test.tsv)")
     if kinds - {"tagging", "answering"}:
         metrics.require()
 
