@@ -78,7 +78,8 @@ class Batch:
 @dataclass(frozen=True)
 class Rows:
     """Token ids padded to one matrix, so that a batch is one indexing operation. lengths_N stays on
-    the CPU, where batches are planned. spots: the windows of questions."""
+    the CPU, where batches are planned. spots: the windows of questions, or the words that each row
+    tags."""
 
     ids_NL: Tensor
     segments_NL: Tensor | None

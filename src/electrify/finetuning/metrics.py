@@ -68,7 +68,8 @@ def f1(labels: Array, predictions: Array) -> float:
 
 
 def macro_f1(labels: Array, predictions: Array) -> float:
-    """Mean F1 of the classes that occur. Multilabel: of those with a known label."""
+    """Mean F1 of the classes that occur or are predicted. Multilabel: of those with a known
+    label."""
     if labels.ndim == 2:
         return _mean([f1(y, p) for y, p in _by_class(labels, predictions) if len(y)])
     return _of_sklearn("f1_score", labels, predictions, average="macro", zero_division=0)

@@ -247,8 +247,8 @@ def answering_of(
 
 def read_own(options: FinetuneConfig, labels: tuple[str, ...] = ()) -> TaskData:
     """A task of the user's own files. Without a validation file, the validation examples are split
-    off, or with no share given, they are the training examples. labels: the classes, if those of
-    the files are not to decide. Raises UserError naming file and line."""
+    off. labels: the classes, if those of the files are not to decide. Raises UserError naming file
+    and line."""
     path, fraction = options.train_file or "", options.validation_fraction
     files = [file for file in (path, options.validation_file) if file is not None]
     kind = _kind_of_file(path) if options.problem_type == "auto" else options.problem_type

@@ -33,14 +33,14 @@ from ..errors import need
 from ..exporting.loading import load_config, load_tokenizer, load_weights, made_for
 from ..exporting.places import metadata_of
 from ..finetuning.new_texts import Files
-from ..finetuning.output import done, must_be_ready, rounded, write_results
+from ..finetuning.output import After, done, must_be_ready, rounded, write_results
 from ..methods import class_at
 from ..onnx_models import Array, padded
 from ..text.tokenizer import tokenised
 from ..train.machine import choose_threads, computing_with, pick_device
 from ..values import given_texts
 from .options import ScoreConfig
-from .windows import After, Row, of_tokens, places
+from .windows import AfterTexts, Row, of_tokens, places
 
 Kind = Literal["mlm", "rtd", "electric"]
 SHORT = ("albert", "bert", "camembert", "deberta-v2", "distilbert", "electra", "modernbert")
@@ -92,7 +92,7 @@ class Scorer:
         *,
         max_seq_length: int | None = None,
         batch_tokens: int = 8192,
-        after: After = lambda n: None,
+        after: AfterTexts = lambda n: None,
     ) -> list[TextScore]:
         """The score of each text and those of its tokens.
 
@@ -101,7 +101,7 @@ class Scorer:
             max_seq_length: Tokens of a window, special ones included [default: the model's
                 maximum].
             batch_tokens: Slots of a forward pass.
-            after: See `windows.After`.
+            after: See `windows.AfterTexts`.
 
         Raises:
             UserError: If scores are not finite numbers.
