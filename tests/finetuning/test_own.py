@@ -83,6 +83,7 @@ def test_columns_by_name_number_and_value(tmp_path, text, options, texts):
         ([[0, 1, 1], [1, 0, 0]], "multilabel", ("label_0", "label_1", "label_2")),
         (["[1, 0]", "[0, 0]", ""], "multilabel", ("label_0", "label_1")),
         (["['joy', 'fear']", "['joy']"], "multilabel", ("fear", "joy")),
+        (["[true, false]", "[False, False]"], "multilabel", ("label_0", "label_1")),
         ([["a", "b"], []], "multilabel", ("a", "b")),
         (["x|y", "y"], "classification", ("x|y", "y")),
     ],

@@ -362,8 +362,9 @@ def _label_of(row: Row, columns: list[str], wanted: str) -> Label | None:
     value = row.value(columns[0])
     written = _written(value)
     if written.startswith("[") and wanted in ("auto", "multilabel"):
-        with suppress(ValueError, SyntaxError):  # otherwise it is a name
-            value = ast.literal_eval(written)
+        for read in (json.loads, ast.literal_eval):
+            with suppress(ValueError, SyntaxError):  # otherwise it is a name
+                value = read(written)
     elif wanted == "multilabel" and isinstance(value, str) and written.lower() != "nan":
         value = [part for part in value.split("|") if part.strip()]
     given = value if isinstance(value, list) else [value]
