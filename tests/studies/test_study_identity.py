@@ -29,7 +29,7 @@ from electrify.studies.study import (
     merged,
     plan_study,
     read_results,
-    write_results,
+    record,
     write_study,
 )
 from electrify.text.corpus import Corpus
@@ -307,7 +307,7 @@ def test_results_alone_are_enough_to_go_on(
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    write_results(elsewhere, [line(planned, 0)])
+    record(elsewhere, {}, line(planned, 0))
     study = plan_study(config(small_data, tmp_path, output_dir=str(elsewhere)))
     assert study.finished(read_results(elsewhere)) == {study.trials[0].key}
     file = elsewhere / "results.jsonl"

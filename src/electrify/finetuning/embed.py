@@ -190,7 +190,7 @@ def embed_files(options: EmbedConfig) -> str:
         else:
             _parquet(stream, vectors, columns, embedder.reader.width)
     output.tell([embedder.text_rows.note(), "" if corpus else closeness(options.model)])
-    return output.done(options.output_file, embedder.text_rows.texts, began)
+    return output.done(options.output_file, files.texts, began)
 
 
 def closeness(model: str) -> str:

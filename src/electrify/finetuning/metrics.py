@@ -84,7 +84,6 @@ def micro_f1(labels: Array, predictions: Array) -> float:
 
 
 def _of_sklearn(name: str, wanted: Array, given: Array, **options: Any) -> float:
-    require()
     from sklearn import metrics
 
     with warnings.catch_warnings():
@@ -94,7 +93,6 @@ def _of_sklearn(name: str, wanted: Array, given: Array, **options: Any) -> float
 
 def _correlation(name: str, labels: Any, predictions: Any) -> float:
     x, y = np.asarray(labels, np.float64), np.asarray(predictions, np.float64)
-    require()
     from scipy import stats
 
     if len(x) < 2:

@@ -52,8 +52,9 @@ class Item:
 class Files:
     """The items of several files of one kind, in order. Iterating reads them again each time.
 
-    pairs: whether the model reads pairs of texts, None if that is not known. bytes_read: bytes of
-    the files themselves that were read so far.
+    kind: that of the model; for `embed` and `score` any of texts. pairs: whether the model reads
+    pairs of texts, None if that is not known. bytes_read: bytes of the files themselves that were
+    read so far. texts: how many items `in_blocks` gave.
     """
 
     paths: tuple[str, ...]
@@ -63,6 +64,7 @@ class Files:
     header: bool = True
     pairs: bool | None = None
     bytes_read: int = 0
+    texts: int = 0
 
     @classmethod
     def of(cls, options: OnNewTexts, kind: Kind = "regression", **more: Any) -> Self:

@@ -78,12 +78,13 @@ def in_blocks(
     """Every block of items with the result of `work`, a Predictor or an Embedder, for its examples.
     Shows a progress bar, and warns if many words of the first block are unknown to the
     tokenizer. bar: see `Progress`."""
-    files.bytes_read = before = 0
+    files.bytes_read = files.texts = before = 0
     with Progress(files.size / MEGABYTE, title=title, unit="MB", bar=bar) as progress:
         for block in files.blocks():
             examples = [item.example for item in block]
-            if before == 0:
+            if files.texts == 0:  # the first block
                 tell([unknown_note(work, examples)])
+            files.texts += len(block)
             read = (files.bytes_read - before) / MEGABYTE
             before = files.bytes_read
             yield block, work(examples, lambda share, read=read: progress.advance(share * read))

@@ -249,7 +249,6 @@ class TextScorer:
 
     reader: Scorer
     options: ScoreConfig
-    texts: int = 0
     bf16 = False
 
     @property
@@ -257,7 +256,6 @@ class TextScorer:
         return self.reader.device
 
     def __call__(self, examples: list[Any], after: After) -> list[dict[str, Any]]:
-        self.texts += len(examples)
         found = self.reader.token_scores(
             [example.text for example in examples],
             max_seq_length=self.options.max_seq_length,
@@ -282,6 +280,5 @@ def score_files(options: ScoreConfig) -> str:
     files = Files.of(options, pairs=False)
     files.check()
     scorer = load_scorer(options.model, device=options.device, architecture=options.architecture)
-    work = TextScorer(scorer, options)
-    write_results(options, files, work, title="score")
-    return done(options.output_file, work.texts, began)
+    write_results(options, files, TextScorer(scorer, options), title="score")
+    return done(options.output_file, files.texts, began)
