@@ -67,7 +67,7 @@ class Frame:
             begin = special.index(0, spans[-1][1])
             length = len(tokenizer(text, add_special_tokens=False)["input_ids"])
             spans.append((begin, begin + length))
-        (first, end), (second, last) = spans[1], spans[-1]
+        (first, end), (second, last) = spans[1], spans[-1]  # of a single text twice its span
         between = pieces[end:second] if len(texts) == 2 else []
         return cls(pieces[:first], between, pieces[last:], [types[k] for k, _ in spans[1:]])
 

@@ -53,7 +53,9 @@ class Protocol:
 
 PROTOCOLS = {
     "electrify": Protocol(),
-    "published": Protocol("electra_adam", "electra", True, True, False, True),
+    "published": Protocol(
+        "electra_adam", "electra", summed=True, skip_level=True, by_length=False, both_orders=True
+    ),
 }
 
 

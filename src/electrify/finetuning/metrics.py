@@ -204,9 +204,9 @@ def scores_of(
 def chosen(names: Sequence[str], kind: Kind) -> tuple[str, ...]:
     """The names. Raises UserError for a metric that does not exist for this kind of task."""
     known = [name for name, row in METRICS.items() if kind in row.kinds]
-    offered = f"choose from {', '.join(known)}" if known else "leave --metrics out"
     for name in names:
-        need(name in known, f"--metrics: {kind} has no metric {name!r}", offered)
+        fact = f"--metrics: {kind} has no metric {name!r}"
+        need(name in known, fact, f"choose from {', '.join(known)}")
     return tuple(dict.fromkeys(names))
 
 

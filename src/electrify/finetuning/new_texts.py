@@ -30,9 +30,9 @@ from .tasks import Example, Kind, Question, Sentence
 
 BLOCK_ITEMS = 8192
 BLOCK_CHARACTERS = 1 << 22
-"""Items and, about, characters with those of all columns that are held at once. Inside a block,
-texts are sorted by length; more would save less than a tenth of the padding, and take more
-memory."""
+"""Items and, about, characters that are held at once. A text counts twice, as a cell of its row and
+as the example. Inside a block, texts are sorted by length; more would save less than a tenth of the
+padding, and take more memory."""
 
 
 # ------------------------------------------------------------------ new texts

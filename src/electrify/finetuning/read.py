@@ -50,12 +50,12 @@ OWN_METRICS: dict[str, tuple[str, ...]] = {
 FEW = 0.2
 """Share of labels that are no numbers, below which the others are not taken for names of classes if
 some are decimal."""
-FIXED: dict[str, dict[str, Any]] = {
-    "tagging": {"pair_column": None, "header": True},
-    "answering": {"text_column": "question", "pair_column": "context", "header": True}
-    | {"label_column": "answers"},
+UNUSED: dict[str, dict[str, Any]] = {
+    "tagging": {"pair_column": None, "header": True, "metrics": ()},
+    "answering": {"text_column": "question", "pair_column": "context", "label_column": "answers"}
+    | {"header": True, "metrics": ()},
 }
-"""Options of columns that a kind of task does not use, with the value that changes nothing."""
+"""Options that a kind of task does not use, with the value that changes nothing."""
 MARKS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 MARKS |= {"": None, "nan": None}  # type: ignore[dict-item]
 """What a label may be if each class has a column, or a place in a list: None is not known."""
@@ -253,10 +253,8 @@ def read_own(options: FinetuneConfig, labels: tuple[str, ...] = ()) -> TaskData:
     files = [file for file in (path, options.validation_file) if file is not None]
     kind = _kind_of_file(path) if options.problem_type == "auto" else options.problem_type
     name = _name_of(Path(path))
-    for option, only in FIXED.get(kind, {}).items():
-        need(getattr(options, option) in (None, only), f"{option} is not for {kind}")
-    if kind in ("tagging", "answering"):
-        chosen(options.metrics, kind)
+    for option, usual in UNUSED.get(kind, {}).items():
+        need(getattr(options, option) in (None, usual), f"{option} is not for {kind}")
     if kind == "answering":
         parts: Any = (tuple(map(question_of, question_rows(file))) for file in files)
         task = answering_of(name, *parts, epochs=2, min_updates=MIN_UPDATES)
@@ -267,6 +265,7 @@ def read_own(options: FinetuneConfig, labels: tuple[str, ...] = ()) -> TaskData:
             _about_columns(row, word_column(path, row, word), None, [tag_column(path, row, tag)])
             for row in islice(sentence_rows(path), 1)
         )
+        # Without a validation file the training file stands for both until it is split.
         task = tagging_of(name, parts[0], parts[-1], epochs=OWN_EPOCHS, notes=notes)
     else:
         task = _texts(files, name, kind, options, labels)
@@ -394,7 +393,8 @@ def _kind_of(part: Part) -> Kind:
         two = whole and len(set(numbers)) == 2
         return "classification" if two or written else "regression"
     row, odd = part[numbers.index(None)]
-    # As written for people: 0,5 and 10.5 %.
+    # If every label is a number once commas and % are read (0,5 and 10.5 %), the odd ones are only
+    # written differently.
     written = [number_of(str(label).replace(",", ".").rstrip(" %")) for _, label in part]
     whole = all(n is None or n.is_integer() for n in written)
     numbers = numbers if None in written else written
@@ -442,7 +442,8 @@ class Classes:
         UserError."""
         held = label if isinstance(label, list) else [label]
         if self.kind != "multilabel":
-            need(held is not label, f"{row.where}: several labels. Give --problem-type multilabel")
+            fact = f"{row.where}: several labels"
+            need(isinstance(label, str), fact, "give --problem-type multilabel")
             return self.number(row, self.spelt(held[0])), ()
         marks = [value.lower() for value in held]
         if self.marked and len(marks) == len(self.own) and {*marks} <= MARKS.keys():

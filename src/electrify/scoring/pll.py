@@ -184,10 +184,15 @@ def load_scorer(
     architecture: str | None = None,
     detects: bool = False,
 ) -> Scorer:
-    """The scorer for a folder or Hub id. Its kind follows from the model's head (electrify.json
-    tells energies from replaced-token logits). architecture: one's own, `module:Class`, which is
-    imported. detects: a folder that names no class is read by its replaced-token head
-    (Microsoft's DeBERTaV3).
+    """The scorer for a folder or Hub id. architecture: one's own, `module:Class`, which is
+    imported. detects: see the table.
+
+    | config.json names            | kind                                             | class     |
+    |------------------------------|--------------------------------------------------|-----------|
+    | our class of a binary head   | rtd; electric if electrify.json says energy      | that      |
+    | none, and `detects`          | rtd (Microsoft's DeBERTaV3)                      | the same  |
+    | our class of a language head | mlm                                              | that      |
+    | any other class, or none     | mlm                                              | AutoModel |
 
     Raises UserError if the weights of a head are missing, which the library would fill with random
     numbers, or if the tokenizer has no [MASK], [CLS] or [SEP].
