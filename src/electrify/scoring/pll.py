@@ -187,12 +187,13 @@ def load_scorer(
     """The scorer for a folder or Hub id. architecture: one's own, `module:Class`, which is
     imported. detects: see the table.
 
-    | config.json names            | kind                                             | class     |
-    |------------------------------|--------------------------------------------------|-----------|
-    | our class of a binary head   | rtd; electric if electrify.json says energy      | that      |
-    | none, and `detects`          | rtd (Microsoft's DeBERTaV3)                      | the same  |
-    | our class of a language head | mlm                                              | that      |
-    | any other class, or none     | mlm                                              | AutoModel |
+    | class in config.json        | kind                           | is loaded as         |
+    |-----------------------------|--------------------------------|----------------------|
+    | of an architecture's binary | rtd, or electric if            | that class           |
+    | head                        | electrify.json says energy     |                      |
+    | none, and `detects`         | rtd (Microsoft's DeBERTaV3)    | the same             |
+    | of its language-model head  | mlm                            | that class           |
+    | another, or none            | mlm                            | AutoModelForMaskedLM |
 
     Raises UserError if the weights of a head are missing, which the library would fill with random
     numbers, or if the tokenizer has no [MASK], [CLS] or [SEP].
