@@ -169,6 +169,9 @@ def test_files(zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert read.column_names == ["n", "text", "embedding"]
     assert read["text"].to_pylist() == TEXTS
     np.testing.assert_allclose(np.array(read["embedding"].to_pylist()), wanted, atol=1e-5)
+    table.write_text(table.read_text().replace("n,", "embedding,", 1))
+    words = ["embed", str(zoo / "bert"), str(table), "--overwrite", "--output-file"]
+    assert (run(*words, str(array)), run(*words, str(rows))) == (0, 2)  # an array has no columns
 
 
 def test_a_model_of_sentence_transformers(zoo: Path, tmp_path: Path) -> None:
@@ -185,6 +188,9 @@ def test_a_model_of_sentence_transformers(zoo: Path, tmp_path: Path) -> None:
     assert found.shape == (len(TEXTS), 8)
     with pytest.raises(UserError, match="has its own pooling"):
         embed(tmp_path / "model", TEXTS, pooling="cls")
+    (tmp_path / "model" / "model.safetensors").rename(tmp_path / "model" / "pytorch_model.bin")
+    with pytest.raises(UserError, match="cannot be loaded"):
+        embed(tmp_path / "model", TEXTS)
 
 
 def test_cosines_of_the_layer_that_fits_the_training_pairs_best(zoo: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from electrify.finetuning.model import (
     PLAIN,
     computing_in_bf16,
     learning_rates,
+    probabilities_of,
     save,
     with_fresh_head,
 )
@@ -252,7 +253,7 @@ def test_classes_in_a_pipeline(zoo: Path, tmp_path: Path, name: str, classes: in
     problem = Texts(reader_of(zoo / name), "classification", labels, **LENGTH)
     net = saved(problem, folder)
     logits_NC = logits_of(net, problem.rows([Example(text) for text in TEXTS]))
-    wanted_NC = problem.probabilities(logits_NC)
+    wanted_NC = probabilities_of(problem.kind, logits_NC)
     pipeline = transformers.pipeline("text-classification", model=str(folder), device="cpu")
     by_the_library = pipeline(TEXTS, top_k=None)
     ours = predict(folder, TEXTS, bf16="false", device="cpu", probabilities=True)
@@ -273,7 +274,7 @@ def test_pairs_and_several_labels_in_the_librarys_class(zoo, tmp_path, name):
     problem = Texts(reader_of(zoo / name), "multilabel", ("a", "b", "c"), **LENGTH)
     net = saved(problem, folder)
     rows = problem.rows([Example(text, "it was", ()) for text in TEXTS])
-    wanted_NC = problem.probabilities(logits_of(net, rows))
+    wanted_NC = probabilities_of(problem.kind, logits_of(net, rows))
     found = predict(folder, TEXTS, pairs=["it was"] * 3, bf16="false", probabilities=True)
     assert saved_as(str(folder)).kind == "multilabel"
     model, tokenizer = loaded(folder, "SequenceClassification")

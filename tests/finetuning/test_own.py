@@ -83,6 +83,7 @@ def test_columns_by_name_number_and_value(tmp_path, text, options, texts):
         ([[0, 1, 1], [1, 0, 0]], "multilabel", ("label_0", "label_1", "label_2")),
         (["[1, 0]", "[0, 0]", ""], "multilabel", ("label_0", "label_1")),
         (["['joy', 'fear']", "['joy']"], "multilabel", ("fear", "joy")),
+        (["[true, false]", "[False, False]"], "multilabel", ("label_0", "label_1")),
         ([["a", "b"], []], "multilabel", ("a", "b")),
         (["x|y", "y"], "classification", ("x|y", "y")),
     ],
@@ -120,10 +121,14 @@ def test_missing_labels_are_left_out(tmp_path: Path) -> None:
     [
         ("t.csv", "a,b,c\nd,e,f\n", {"header": False}, r"columns \(0: 'a', 'd'; 1: .*Name it"),
         ("t.csv", BARE, {}, "--text-column, and with --no-header if the first line is an example"),
+        ("t.csv", "text,verdict\na,x\n", {}, "is called label, labels, .*, score, similarity"),
         ("t.csv", "text,label\n,x\n ,y\n", {}, r"every text \('text'\) is empty"),
         ("t.csv", "text,label\na,0.5\nb,inf\n", {}, "line 3: label 'inf' is not a number"),
         ("t.csv", "text,label\na,x\nb,y\nc,z\n", {"metrics": ("f1",)}, "f1 is for two classes"),
         ("t.jsonl", '{"text": 5, "label": 1}', {}, "line 1: 'text' must be a text, not 5"),
+        ("t.conll", "a O\n", {"pair_column": "1"}, "pair_column is not for tagging"),
+        ("t.jsonl", records({"question": "", "context": ""}), {"text_column": "question",
+         "label_column": "answer"}, "label_column is not for answering"),
         ("t.jsonl", jsonl({"a": 0}), {}, "'label' must hold texts or numbers"),
         *(("t.jsonl", jsonl(label), {"problem_type": "classification"}, "several labels. Give")
           for label in (["x"], [0, 1])),
@@ -175,8 +180,16 @@ def test_tags_of_two_files(tmp_path: Path) -> None:
     found = own(tmp_path, "a O\nfilm I-X\nplot I-X\n", "a O\nfilm B-X\nbig B-Y\n", name="t.conll")
     assert found.train == (Sentence(("a", "film", "plot"), ("O", "B-X", "I-X")),)
     assert found.notes == (
+        "columns: text '0', label '1'",
         "1 validation words have tags that no training word has (B-Y). They count as wrong.",
     )
+
+
+def test_tags_in_a_column_that_is_named(tmp_path: Path) -> None:
+    row = {"tokens": ["Ada", "sleeps"], "ner_tags": ["B-PER", "O"], "pos_tags": ["NOUN", "VERB"]}
+    found = own(tmp_path, records(row), name="t.jsonl", label_column="pos_tags")
+    assert found.train == (Sentence(("Ada", "sleeps"), ("NOUN", "VERB")),)
+    assert found.notes[0] == "columns: text 'tokens', label 'pos_tags'; not read: 'ner_tags'"
 
 
 def test_from_one_file(tmp_path: Path) -> None:

@@ -18,11 +18,13 @@ from transformers import (
 from zoo import predict
 
 import electrify
+from electrify.finetuning.embed import embed, load_embedder
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.options import FinetuneSettings, PredictConfig
-from electrify.finetuning.predict import predict_files
+from electrify.finetuning.predict import load_predictor, predict_files
+from electrify.finetuning.predict import predict as predict_with
 from electrify.finetuning.tasks import Answer, Example, Question, TaskData
-from small import mistake, run
+from small import listing, mistake, run
 
 GOOD = ("good", "great", "fine")
 BAD = ("bad", "awful", "poor")
@@ -180,6 +182,7 @@ MISTAKES = [
     (["new.csv", "missing.csv"], "missing.csv"),
     (["new.csv", "--text-column", "txet"], "no column 'txet'"),
     (["new.csv", "--output-file", "there.csv"], "there.csv exists"),
+    (["new.csv", "--output-file", "folder.csv", "--overwrite"], "folder.csv is a folder"),
     (["new.csv", "--threshold", "0.4"], "--threshold is for multilabel"),
     (["new.csv", "--max-seq-length", "400"], "reads at most 40 tokens"),
     (["half.csv", "--output-file", "out.csv"], "half.csv, line 3: 1 columns, expected 2"),
@@ -198,9 +201,22 @@ def test_mistakes_leave_nothing(
     files = {"there.csv": "mine", "half.csv": "text,n\na,1\nb\n", "semi.csv": "x;text\n1;2\n"}
     for name, text in (files | {"short.csv": "x,y\n1,2\n"}).items():
         (tmp_path / name).write_text(text)
-    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    (tmp_path / "folder.csv").mkdir()
+    before = listing(tmp_path)
     assert says in mistake(capsys, "predict", models["classes"], *words)
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+    assert listing(tmp_path) == before
+    assert (tmp_path / "folder.csv").is_dir()
+
+
+def test_each_call_reports_its_own_truncated_texts(models: dict[str, str]) -> None:
+    how: dict[str, Any] = {"max_seq_length": 16, "bf16": "false"}
+    predictor = load_predictor(models["classes"], **how)
+    embedder = load_embedder(models["classes"], **how)
+    for texts, noted in ((["very " * 20], True), (["good"], False)):
+        predict_with(predictor, texts)
+        embed(embedder, texts)
+        notes = predictor.text_rows.note(), embedder.text_rows.note()
+        assert tuple(map(bool, notes)) == (noted, noted)
 
 
 def test_evaluate_a_labelled_file(models, tmp_path, capsys):
@@ -214,6 +230,9 @@ def test_evaluate_a_labelled_file(models, tmp_path, capsys):
     given = {"text_column": "review", "label_column": "verdict"}
     found = electrify.load(models["classes"]).evaluate(path, **given)
     assert shown["accuracy"] == f"{100 * found.accuracy:.1f}"
+    path.write_text("\n".join(lines))
+    assert run(*words, "--no-header", "--text-column", "0", "--label-column", "1") == 0
+    assert dict(x.split()[:2] for x in capsys.readouterr().out.splitlines()[1:]) == shown
     assert "evaluate needs --data-dir" in mistake(capsys, *words[:2])
     assert "excludes --output-dir" in mistake(capsys, *words, "--output-dir", tmp_path / "out")
     assert "needs --test-file" in mistake(capsys, *words[:2], "--data-dir", "x", *columns)

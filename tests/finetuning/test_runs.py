@@ -16,6 +16,7 @@ import pytest
 from toy import QUICK, THOROUGH, reviews_task, task_of
 
 from electrify.errors import UserError
+from electrify.exporting.places import model_in
 from electrify.finetuning import loop
 from electrify.finetuning import run as command
 from electrify.finetuning.one_run import finetune_one, shown_examples
@@ -76,6 +77,12 @@ def test_an_interrupted_command_repeats_nothing(zoo, reviews, tmp_path, monkeypa
     assert len(calls) == 6
     # Models for comparison are not saved, and the model of the first seed is.
     (saved,) = (out / "models").iterdir()
+    shutil.copytree(saved, part := saved.with_name(f".{saved.name}.7.part"))  # of a kill
+    (out / "notes").symlink_to(reviews[0])
+    assert command.link_model(out) == [out]
+    assert model_in(str(out)) == str(saved)
+    assert (out / "notes").exists()
+    shutil.rmtree(part)
     shutil.rmtree(saved)
     finetune(options(zoo, reviews, out, **more))
     assert calls[6:] == [(str(zoo / "electra"), 0)]
@@ -273,6 +280,9 @@ def test_the_published_average() -> None:
 def test_a_submission(zoo: Path, glue: Path, tmp_path: Path) -> None:
     """Predictions of the best seed, as GLUE's server takes them; the rows for comparison have
     none."""
+    lone: dict[str, Any] = {"task": ("rte",), "data_dir": str(glue), "predict_test": True}
+    with pytest.raises(UserError, match="no task has a test set of GLUE"):
+        finetune(options(zoo, ("", ""), tmp_path / "out", **lone))
     for file, count in (("RTE/test", 3), ("STS-B/test", 1), ("diagnostic/diagnostic", 1)):
         lines = ["index\tsentence1\tsentence2", *(f"{k}\tthe film\tit was" for k in range(count))]
         path = glue / f"{file}.tsv"
@@ -318,6 +328,16 @@ def test_the_grid_by_hand() -> None:
     ):
         with pytest.raises(UserError, match=fault):
             search_grid(text, FinetuneSettings(layerwise_lr_decay=1.0))
+
+
+def test_a_model_of_the_hub_counts_with_its_first_commit(reviews, tmp_path, monkeypatch):
+    """The commit is known once the configuration is in the cache, which the first start fills."""
+    cached: list[str] = []
+    monkeypatch.setattr(command, "load_config", lambda name, **_: cached.append(name))
+    monkeypatch.setattr(command, "content_of", lambda name: f"{name}@abc" if cached else name)
+    asked = options(tmp_path, reviews, tmp_path, models=("org/model",))
+    (run,) = command.runs_of(asked, command.read_asked(asked))
+    assert run.hashes["weights"] == "org/model@abc"
 
 
 def test_a_probe_stands_beside_fine_tuned_models_alone(zoo, reviews, tmp_path) -> None:

@@ -1,6 +1,7 @@
 """Files as rows, as sentences, and as new texts: every layout, compressed or not."""
 
 import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,8 @@ def test_new_texts(tmp_path, name, text, more, found):
         ("a.tsv", "id\ttext\n1\tthe film\n", {}, [("the", "film")]),
         ("a.csv", "the film,x\n", {"header": False, "text_column": "0"}, [("the", "film")]),
         ("a.jsonl", '{"tokens": ["New York"], "n": 1}\n', {}, [("New York",)]),
+        ("a.jsonl", '{"tokens": ["a"], "n": ["b"]}\n', {"text_column": "n"}, [("b",)]),
+        ("a.tsv", "Review\tO\nwas\tO\n\nbad\tO\n", {}, [("Review", "was"), ("bad",)]),
     ],
 )  # fmt: skip
 def test_new_sentences(tmp_path, name, text, more, words):
@@ -159,3 +162,6 @@ def test_new_questions(tmp_path: Path) -> None:
     read = files(tmp_path, "a.json", squad, "answering")
     assert [item.example for item in read] == [Question("x", "q", "Ada", ())]
     assert read.bytes_read == read.size
+    squad = json.dumps([{"context": c, "qas": [{"question": "q"}]} for c in ("Ada", "Bo")])
+    found: list[Any] = [item.example for item in files(tmp_path, "a.json", squad, "answering")]
+    assert [question.id for question in found] == ["1", "2"]  # each its own, without any

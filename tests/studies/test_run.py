@@ -125,6 +125,7 @@ def test_a_task_is_measured_as_the_command_measures_it(way, layers, small_data, 
     assert found["scores"] == [float(r["scores"]["f1"]) for r in finetune(theirs).records]
     lines = (tmp_path / "study" / SCORES).read_text().splitlines()
     assert [len(json.loads(text)["curve"]) for text in lines] == [1]
+    assert not (tmp_path / "study" / "models").exists()
 
 
 def test_tasks_without_an_encoder(

@@ -29,7 +29,7 @@ from electrify.studies.study import (
     merged,
     plan_study,
     read_results,
-    write_results,
+    record,
     write_study,
 )
 from electrify.text.corpus import Corpus
@@ -264,6 +264,13 @@ def test_a_score_of_ones_own(small_data: Path, tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("floors: {blimp", "floors: {blump"))
     with pytest.raises(UserError, match="blump has a floor and no family"):
         read_score(str(file))
+    for wrong, says in (
+        ("floors: {blimp: 0.8}", "the floor of blimp must be below its ceiling, 0.8"),
+        ("floor: {blimp: 0.5}", "no key 'floor'; did you mean 'floors'"),
+    ):
+        file.write_text(f"families: {{pairs: {{blimp: 0.8}}}}\n{wrong}\n")
+        with pytest.raises(UserError, match=says):
+            read_score(str(file))
 
 
 def test_the_declared_score_names_measures() -> None:
@@ -277,6 +284,7 @@ def test_the_declared_score_names_measures() -> None:
     assert declared.of(ceilings, random) == pytest.approx(1)
     assert declared.of(random | {"stsb": 0.653}, random) == pytest.approx(0)
     assert declared.of(full, random) > 1
+    assert declared.of(full, full | ceilings) == 0  # random weights are not beaten
 
 
 def test_what_a_task_says_of_its_examples_belongs_to_a_study(
@@ -299,7 +307,7 @@ def test_results_alone_are_enough_to_go_on(
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    write_results(elsewhere, [line(planned, 0)])
+    record(elsewhere, {}, line(planned, 0))
     study = plan_study(config(small_data, tmp_path, output_dir=str(elsewhere)))
     assert study.finished(read_results(elsewhere)) == {study.trials[0].key}
     file = elsewhere / "results.jsonl"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from electrify.studies.intervals import Interval
 from electrify.studies.measures import MEAN_RANK, Score
 from electrify.studies.plot import drawn
 from electrify.studies.report import (
@@ -26,7 +27,6 @@ from electrify.studies.report import (
     text,
 )
 from electrify.studies.run import write_report
-from electrify.studies.statistics import Interval
 from electrify.studies.study import Result
 
 BUDGETS = (1e14, 4e14, 1e15)

@@ -50,7 +50,7 @@ def model_in(name: str) -> str:
         return str(folder / DISCRIMINATOR)
     if not (folder / SCORES).is_file():
         return name
-    found = sorted(str(config.parent) for config in folder.glob("models/*/config.json"))
+    found = sorted(str(config.parent) for config in folder.glob("models/[!.]*/config.json"))
     need(bool(found), f"{name} holds scores and no model. Rerun finetune with --save-model")
     names = ", ".join(found[:MOST_SHOWN]) + ", ..." * (len(found) > MOST_SHOWN)
     need(len(found) == 1, f"{name} holds {len(found)} models. Name one: {names}")

@@ -44,8 +44,7 @@ def answer(
     model: str, task: TaskData, examples: Sequence[Any], *, class_weights: str = "none"
 ) -> dict[str, float]:
     """Fits a baseline to training examples and scores it on the task's validation set and further
-    sets. class_weights: none or balanced. Raises UserError without scikit-learn."""
-    metrics.require()
+    sets. class_weights: none or balanced."""
     if task.kind == "tagging":
         fitted = _frequent_tags(examples)
     else:

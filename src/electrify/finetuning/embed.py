@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..errors import UserError, must_have, need
+from ..errors import UserError, failing_as, must_have, need
 from ..exporting.loading import quiet
 from ..exporting.places import metadata_of
 from ..files import written
@@ -98,7 +98,7 @@ class SentenceEmbedder(Embedder):
         fact = f"{what} and has its own pooling. Leave --pooling out"
         need(self.options.pooling == "mean", fact)
         how = {"device": str(self.device), "model_kwargs": {"use_safetensors": True}}
-        with quiet():
+        with quiet(), failing_as(f"{what} and cannot be loaded"):
             self.model = SentenceTransformer(model, **how)
         reading_text(self.model.tokenizer)
         most = self.model.max_seq_length or MAX_SEQ_LENGTH
@@ -179,17 +179,18 @@ def embed_files(options: EmbedConfig) -> str:
         same = ending_of(given) == ending_of(options.files[0])
         corpus = replace(files, paths=(given,)) if same else Files((given,), pairs=False)
         corpus.check()
-    embedder = embedder_of(options)
     path = Path(options.output_file)
-    columns = list(output.joined(first, {"embedding": None}))
+    is_npy = path.suffix.lower() == ".npy"
+    columns = [] if is_npy else list(output.joined(first, {"embedding": None}))
+    embedder = embedder_of(options)
     with output.threads_of(options, embedder), written(path) as part, part.open("wb") as stream:
         vectors = _vectors(options, embedder, files, corpus)
-        if path.suffix.lower() == ".npy":
+        if is_npy:
             _npy(stream, vectors, embedder.reader.width)
         else:
             _parquet(stream, vectors, columns, embedder.reader.width)
     output.tell([embedder.text_rows.note(), "" if corpus else closeness(options.model)])
-    return output.done(options.output_file, embedder.text_rows.texts, began)
+    return output.done(options.output_file, files.texts, began)
 
 
 def closeness(model: str) -> str:
@@ -210,7 +211,7 @@ def _vectors(options: EmbedConfig, embedder: Any, files: Files, corpus: Files | 
         blocks = (block for _, block in output.in_blocks(corpus, embedder, title=title))
         width, whiten = embedder.reader.width, options.whiten is not None
         transform = fitted(blocks, width=width, whiten=whiten, shown=corpus.paths[0])
-        embedder.text_rows.texts = embedder.text_rows.truncated = 0
+        embedder.text_rows.reset()
     for items, vectors_ND in output.in_blocks(files, embedder, title="embed"):
         yield items, vectors_ND if transform is None else transform(vectors_ND)
 
@@ -265,6 +266,7 @@ def embed(
     given, corpus = given_texts(texts), whiten if center is None else center
     width, size = embedder.reader.width, batch_size or new_texts.BLOCK_ITEMS
     found = [np.empty((0, width), np.float32)]
+    embedder.text_rows.reset()
     with Progress(len(given), title="embed", unit="texts") as bar:
         for block_ND in _blocks(embedder, given, size):
             found.append(block_ND)

@@ -67,7 +67,7 @@ class Frame:
             begin = special.index(0, spans[-1][1])
             length = len(tokenizer(text, add_special_tokens=False)["input_ids"])
             spans.append((begin, begin + length))
-        (first, end), (second, last) = spans[1], spans[-1]
+        (first, end), (second, last) = spans[1], spans[-1]  # of a single text twice its span
         between = pieces[end:second] if len(texts) == 2 else []
         return cls(pieces[:first], between, pieces[last:], [types[k] for k, _ in spans[1:]])
 
@@ -106,6 +106,10 @@ class TextRows:
 
     def __init__(self, reader: Any, length: int) -> None:
         self.reader, self.length = reader, length
+        self.reset()
+
+    def reset(self) -> None:
+        """Counts from 0: the next note is not about texts so far."""
         self.texts = self.truncated = self.longest = 0
 
     def __call__(self, examples: Sequence[Example]) -> tuple[Lists, Lists]:

@@ -126,10 +126,10 @@ class Probed(Problem):
             output = self.reader.encoder(**batch.inputs, output_hidden_states=True)
         return [x.float() for x in output.hidden_states[-self.taken :]]
 
-    def computed(self, rows: Rows, features: Any, each: Any) -> Tensor:
-        """The features [R, F] of all rows. features: of a batch. each: of a row, from its number
+    def computed(self, rows: Rows, of_batch: Any, each: Any) -> Tensor:
+        """The features [R, F] of all rows. of_batch: of a batch. each: of a row, from its number
         and its part of them."""
-        found = answers(self.reader.encoder, rows, lambda batch: [features(batch)], each)
+        found = answers(self.reader.encoder, rows, lambda batch: [of_batch(batch)], each)
         return torch.from_numpy(np.concatenate(found)).to(self.reader.device)
 
 

@@ -53,7 +53,9 @@ class Protocol:
 
 PROTOCOLS = {
     "electrify": Protocol(),
-    "published": Protocol("electra_adam", "electra", True, True, False, True),
+    "published": Protocol(
+        "electra_adam", "electra", summed=True, skip_level=True, by_length=False, both_orders=True
+    ),
 }
 
 
@@ -78,7 +80,8 @@ class Batch:
 @dataclass(frozen=True)
 class Rows:
     """Token ids padded to one matrix, so that a batch is one indexing operation. lengths_N stays on
-    the CPU, where batches are planned. spots: the windows of questions."""
+    the CPU, where batches are planned. spots: the windows of questions, or the words that each row
+    tags."""
 
     ids_NL: Tensor
     segments_NL: Tensor | None

@@ -68,7 +68,8 @@ def f1(labels: Array, predictions: Array) -> float:
 
 
 def macro_f1(labels: Array, predictions: Array) -> float:
-    """Mean F1 of the classes that occur. Multilabel: of those with a known label."""
+    """Mean F1 of the classes that occur or are predicted. Multilabel: of those with a known
+    label."""
     if labels.ndim == 2:
         return _mean([f1(y, p) for y, p in _by_class(labels, predictions) if len(y)])
     return _of_sklearn("f1_score", labels, predictions, average="macro", zero_division=0)
@@ -83,7 +84,6 @@ def micro_f1(labels: Array, predictions: Array) -> float:
 
 
 def _of_sklearn(name: str, wanted: Array, given: Array, **options: Any) -> float:
-    require()
     from sklearn import metrics
 
     with warnings.catch_warnings():
@@ -93,7 +93,6 @@ def _of_sklearn(name: str, wanted: Array, given: Array, **options: Any) -> float
 
 def _correlation(name: str, labels: Any, predictions: Any) -> float:
     x, y = np.asarray(labels, np.float64), np.asarray(predictions, np.float64)
-    require()
     from scipy import stats
 
     if len(x) < 2:
@@ -205,9 +204,9 @@ def scores_of(
 def chosen(names: Sequence[str], kind: Kind) -> tuple[str, ...]:
     """The names. Raises UserError for a metric that does not exist for this kind of task."""
     known = [name for name, row in METRICS.items() if kind in row.kinds]
-    offered = f"choose from {', '.join(known)}" if known else "leave --metrics out"
     for name in names:
-        need(name in known, f"--metrics: {kind} has no metric {name!r}", offered)
+        fact = f"--metrics: {kind} has no metric {name!r}"
+        need(name in known, fact, f"choose from {', '.join(known)}")
     return tuple(dict.fromkeys(names))
 
 

@@ -33,6 +33,7 @@ from ..text.tokenizer import rewrite_settings
 from .encoding import Frame
 from .loop import PROTOCOLS
 from .options import FinetuneSettings
+from .split import first
 from .tasks import CLASSES, KEY, TRAINED, Kind, TaskData
 
 LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
@@ -94,7 +95,7 @@ def load_encoder(model: str, *, device: torch.device, dropout: float | None = No
         encoder, info = loading.loaded(AutoModel, path, config, **options)
         lacking = sorted(info["missing_keys"])
         fact = f"{path} lacks {len(lacking)} of the encoder's {len(encoder.state_dict())} weights "
-        need(not lacking, f"{fact}({_some(lacking)}). {RANDOM}{path} would give it random ones")
+        need(not lacking, f"{fact}({first(lacking, 4)}). {RANDOM}{path} would give it random ones")
         must_be_used(path, encoder, info["unexpected_keys"])
     return _reader(model, encoder, device)
 
@@ -121,12 +122,8 @@ def must_be_used(path: str, encoder: Any, unexpected: Iterable[str]) -> None:
     odd = [key for key in unexpected if key.removeprefix(prefix).partition(".")[0] in parts]
     odd = [key for key in odd if not key.endswith("position_ids")]  # a table that counts
     what = f"{len(odd)} weights that transformers {transformers.__version__} does not use"
-    fact = f"{path} holds {what} ({_some(sorted(odd))})"
+    fact = f"{path} holds {what} ({first(sorted(odd), 4)})"
     need(not odd, fact, "use the version that it was trained with, or another model")
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
 
 
 # ------------------------------------------------------------------ attention
@@ -371,7 +368,7 @@ def load_finetuned(model: str, kind: Kind, *, device: torch.device) -> tuple[Rea
     """A saved model of this kind. Raises UserError if it lacks weights."""
     config = loading.load_config(model, causal=True)
     library, missing = loading.load_weights(getattr(transformers, CLASSES[kind][0]), model, config)
-    fact = f"{model} lacks weights of the head ({_some(missing)})"
+    fact = f"{model} lacks weights of the head ({first(missing, 4)})"
     need(not missing, f"{fact}, so it was not fine-tuned, or not saved in full")
     inner = library.base_model
     inner.set_attn_implementation(implementation_for(type(inner), config, device))

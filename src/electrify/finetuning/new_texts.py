@@ -30,9 +30,9 @@ from .tasks import Example, Kind, Question, Sentence
 
 BLOCK_ITEMS = 8192
 BLOCK_CHARACTERS = 1 << 22
-"""Items and, about, characters with those of all columns that are held at once. Inside a block,
-texts are sorted by length; more would save less than a tenth of the padding, and take more
-memory."""
+"""Items and, about, characters that are held at once. A text counts twice, as a cell of its row and
+as the example. Inside a block, texts are sorted by length; more would save less than a tenth of the
+padding, and take more memory."""
 
 
 # ------------------------------------------------------------------ new texts
@@ -52,8 +52,9 @@ class Item:
 class Files:
     """The items of several files of one kind, in order. Iterating reads them again each time.
 
-    pairs: whether the model reads pairs of texts, None if that is not known. bytes_read: bytes of
-    the files themselves that were read so far.
+    kind: that of the model; for `embed` and `score` any of texts. pairs: whether the model reads
+    pairs of texts, None if that is not known. bytes_read: bytes of the files themselves that were
+    read so far. texts: how many items `in_blocks` gave.
     """
 
     paths: tuple[str, ...]
@@ -63,6 +64,7 @@ class Files:
     header: bool = True
     pairs: bool | None = None
     bytes_read: int = 0
+    texts: int = 0
 
     @classmethod
     def of(cls, options: OnNewTexts, kind: Kind = "regression", **more: Any) -> Self:
@@ -128,12 +130,11 @@ class Files:
     def _sentences(self, path: str) -> Iterator[Item]:
         """Of lists of words, or of plain texts."""
         for row in self._rows(path):
-            listed = any(isinstance(row.cells.get(name), list) for name in TOKENS)
-            if listed and self.text_column is None:
-                words = texts_of(row)
-            else:
+            lists = [name for name, cell in row.cells.items() if isinstance(cell, list)]
+            column = next((name for name in TOKENS if name in lists), None)
+            if column is None or self.text_column is not None:
                 column, _ = text_columns(path, [row], self.text_column, None, pairs=False)
-                words = words_in(row.text(column))
+            words = texts_of(row, column) if column in lists else words_in(row.text(column))
             yield Item(row.cells, Sentence(words, ()))
 
     def _columns(self, path: str) -> Iterator[Item]:
@@ -141,7 +142,7 @@ class Files:
         numbers, as those of a table without a header."""
         for row in column_sentences(path, advance=self._advance):
             column = word_column(path, row, self.text_column)
-            words = texts_of(row, [column])
+            words = texts_of(row, column)
             others = {name: cells for name, cells in row.cells.items() if name != column}
             cells = tuple(zip(*row.cells.values(), strict=True))
             yield Item({"words": list(words)} | others, Sentence(words, ()), cells)
@@ -152,7 +153,8 @@ class Files:
         if ending == ".tsv":  # the name of a column, and --no-header, are those of a table
             header = next(lines(path), "").lower().split("\t")
             numbered = self.text_column is None or self.text_column.isdecimal()
-            return self.header and numbered and not set(header) & set(TEXT_COLUMNS)
+            named = bool(set(header) & set(TEXT_COLUMNS)) and not holds_words(path)
+            return self.header and numbered and not named
         if ending == ".txt" and self.text_column is None:
             return holds_words(path)
         return ending in (*COLUMN_FILES, ".txt")

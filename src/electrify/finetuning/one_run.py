@@ -32,7 +32,7 @@ from .published import ENCODER_DROPOUT, ElectraQuestions, PublishedTexts, publis
 from .split import parted
 from .tasks import MAX_SEQ_LENGTH, TaskData
 
-After = Callable[[float, str], None]
+OnUpdate = Callable[[float, str], None]
 # Added to a run's seed, so that dropout does not depend on how many random numbers loading used.
 DROPOUT_SEED = 1 << 32
 # The most evaluations by default: with ten, passes over a validation set that is larger than the
@@ -94,7 +94,7 @@ def finetune_one(
     *,
     seed: int,
     settings: FinetuneSettings,
-    after: After = lambda share, note: None,
+    after: OnUpdate = lambda share, note: None,
     save_to: Path | None = None,
     finished: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Outcome:
@@ -182,7 +182,7 @@ class Course:
         """The number of the evaluation that counts."""
         self.weights: dict[str, Tensor] = {}
 
-    def train(self, rows: Any, after: After, *, seed: int, settings: FinetuneSettings) -> None:
+    def train(self, rows: Any, after: OnUpdate, *, seed: int, settings: FinetuneSettings) -> None:
         """Makes all updates and evaluations. The net then has the weights that count."""
         net, task = self.net, self.task
         number, size = len(rows.lengths_N), settings.per_device_train_batch_size

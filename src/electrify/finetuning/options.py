@@ -173,7 +173,7 @@ class FinetuneConfig(Options):
     roc_auc, pr_auc, ece, pearson, spearman. The first one ranks models [default: by the kind of
     labels]."""
     seeds: Count = 1
-    """Runs of each model on each task. Significance tests need at least 5."""
+    """Runs of each model on each task. Compare models with 5 or more."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0
     """First seed."""
     random_baseline: bool = False

@@ -47,6 +47,7 @@ def must_be_ready(options: Any, output_file: str | None) -> None:
     if output_file is not None:
         path = Path(output_file)
         need(path.parent.is_dir(), f"{path.parent}: no such folder. Make it first")
+        need(not path.is_dir(), f"{path} is a folder. Choose another --output-file")
         free = options.overwrite or not path.exists()
         need(free, f"{path} exists. Choose another --output-file or --overwrite")
 
@@ -77,12 +78,13 @@ def in_blocks(
     """Every block of items with the result of `work`, a Predictor or an Embedder, for its examples.
     Shows a progress bar, and warns if many words of the first block are unknown to the
     tokenizer. bar: see `Progress`."""
-    files.bytes_read = before = 0
+    files.bytes_read = files.texts = before = 0
     with Progress(files.size / MEGABYTE, title=title, unit="MB", bar=bar) as progress:
         for block in files.blocks():
             examples = [item.example for item in block]
-            if before == 0:
+            if files.texts == 0:  # the first block
                 tell([unknown_note(work, examples)])
+            files.texts += len(block)
             read = (files.bytes_read - before) / MEGABYTE
             before = files.bytes_read
             yield block, work(examples, lambda share, read=read: progress.advance(share * read))

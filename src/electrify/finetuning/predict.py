@@ -51,7 +51,6 @@ class Predictor:
         (self._load_graph if is_onnx(options.model) else self._load_network)()
         wanted = options.max_seq_length or self.reading.get("max_seq_length")
         self.length = encoding.fitting(self.reader, wanted, MAX_SEQ_LENGTH[self.kind])
-        self.examples = 0
         self.text_rows = TextRows(self.reader, self.length)
 
     def _load_network(self) -> None:
@@ -83,7 +82,6 @@ class Predictor:
 
     def __call__(self, examples: list[Any], after: After = lambda _: None) -> list[Predicted]:
         """A prediction for each example, whose label or tags are ignored."""
-        self.examples += len(examples)
         if not examples:
             return []
         read = {"tagging": self._tags, "answering": self._answers}
@@ -178,7 +176,7 @@ def predict_files(options: PredictConfig) -> str:
             say(f"{path} is read as columns. If it holds texts, give them as .jsonl or .csv")
     output.write_results(options, files, predictor, title="predict")
     output.tell([predictor.text_rows.note()])
-    return output.done(options.output_file, predictor.examples, began)
+    return output.done(options.output_file, files.texts, began)
 
 
 # ------------------------------------------------------------------ from Python
@@ -200,6 +198,7 @@ def predict(
     `electrify.predict`. Raises UserError."""
     examples = _examples(predictor.kind, texts, pairs)
     output.tell([pairs_warning(predictor.reading.get("pairs"), pairs is not None)])
+    predictor.text_rows.reset()
     measured = predictor.options.threads == "auto"  # not for each call
     with nullcontext() if measured else output.threads_of(predictor.options, predictor):
         found = predictor(examples)
@@ -228,6 +227,8 @@ def scores(predictor: Predictor, file: str, given: Mapping[str, Any]) -> dict[st
     `finetune` that say how it is read. Raises UserError, also for a class that the model lacks."""
     from . import metrics, read
 
+    if predictor.kind not in ("tagging", "answering"):
+        metrics.require()
     how = {"models": (predictor.options.model,), "problem_type": predictor.kind, **given}
     options = FinetuneConfig.of(how | {"train_file": file, "validation_file": file})
     task, labels = read.read_own(options, predictor.labels), predictor.labels

@@ -151,10 +151,6 @@ class Texts(Problem):
             np.stack(self.outputs(net, held.rows, lambda _, logits_C: logits_C))
         )
 
-    def probabilities(self, logits_NC: Tensor) -> Tensor:
-        """[N, C]: the probability of each class; with several labels, that each holds."""
-        return probabilities_of(self.kind, logits_NC)
-
     def chosen(self, logits_NC: Tensor) -> Tensor:
         """The class [N], whether each label is more probable than not [N, C], or the value before
         scaling [N]."""
@@ -167,7 +163,7 @@ class Texts(Problem):
         return [v * self.scale + self.center for v in logits_NC[:, 0].tolist()]
 
     def score(self, task: TaskData, held: Answered) -> dict[str, float]:
-        chosen, sure = self.chosen(held.answers), self.probabilities(held.answers)
+        chosen, sure = self.chosen(held.answers), probabilities_of(self.kind, held.answers)
         return metrics.scores_of(task, held.examples, chosen.numpy(), sure.numpy())
 
     def files(self, name: str, task: TaskData, held: Answered) -> dict[str, str]:
@@ -189,7 +185,7 @@ class Texts(Problem):
             columns[column] = [getattr(e, column) for e in examples]
         columns["label"] = [self.written(e.label, e.unknown) for e in examples]
         columns["prediction"] = list(map(self.written, chosen))
-        sure_CN = self.probabilities(held.answers).T.tolist()
+        sure_CN = probabilities_of(self.kind, held.answers).T.tolist()
         for label, sure_N in zip(self.labels, sure_CN, strict=False):  # a value has none
             columns[f"probability of {label}"] = [f"{p:.9g}" for p in sure_N]
         table = io.StringIO()

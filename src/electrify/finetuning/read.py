@@ -17,7 +17,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import zip_longest
+from itertools import count, islice, zip_longest
 from pathlib import Path
 from typing import Any, cast
 
@@ -50,6 +50,12 @@ OWN_METRICS: dict[str, tuple[str, ...]] = {
 FEW = 0.2
 """Share of labels that are no numbers, below which the others are not taken for names of classes if
 some are decimal."""
+UNUSED: dict[str, dict[str, Any]] = {
+    "tagging": {"pair_column": None, "header": True, "metrics": ()},
+    "answering": {"text_column": "question", "pair_column": "context", "label_column": "answers"}
+    | {"header": True, "metrics": ()},
+}
+"""Options that a kind of task does not use, with the value that changes nothing."""
 MARKS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 MARKS |= {"": None, "nan": None}  # type: ignore[dict-item]
 """What a label may be if each class has a column, or a place in a list: None is not known."""
@@ -69,38 +75,53 @@ TAGS = ("tags", "ner_tags", "labels")
 def read_sentences(
     path: str, *, word: str | None = None, tag: str | None = None
 ) -> tuple[Sentence, ...]:
-    """The sentences of a column file (see `column_sentences`), or of rows with a list of texts
-    `tokens` (else `words`) and one `tags` (else `ner_tags`, else `labels`). Raises UserError naming
-    file and line.
+    """The sentences of a column file (see `column_sentences`), or of rows with a list of words and
+    one of tags. Raises UserError naming file and line.
 
     Args:
-        word: Column of a column file, from 0; by default the first, in .conllu FORM.
-        tag: The same; by default the last, in .conllu UPOS.
+        word: Column of the words, by name or number; by default `tokens` or `words`, in a column
+            file the first, in .conllu FORM.
+        tag: The same; by default `tags`, `ner_tags` or `labels`, the last, or UPOS.
     """
-    listed = ending_of(path) in WITH_LISTS
-    tag = "3" if tag is None and ending_of(path) == ".conllu" else tag
     sentences = []
-    for row in rows(path) if listed else column_sentences(path):
-        if listed:
-            words, tags = texts_of(row), texts_of(row, TAGS)
-        else:
-            need(len(row.cells) > 1, f"{row.where}: one column. Words need tags")
-            words = texts_of(row, [word_column(path, row, word)])
-            tags = texts_of(row, [column_named(path, [row], tag or list(row.cells)[-1])])
+    for row in sentence_rows(path):
+        need(len(row.cells) > 1, f"{row.where}: one column. Words need tags")
+        words = texts_of(row, word_column(path, row, word))
+        tags = texts_of(row, tag_column(path, row, tag))
         need(len(words) == len(tags) > 0, f"{row.where}: {len(words)} words, but {len(tags)} tags")
         sentences.append(Sentence(words, tags))
     return tuple(sentences)
 
 
+def sentence_rows(path: str) -> Iterator[Row]:
+    """The rows of a file of sentences, whose columns hold lists."""
+    return rows(path) if ending_of(path) in WITH_LISTS else column_sentences(path)
+
+
 def word_column(path: str, row: Row, given: str | None) -> str:
-    """The column of the words in a column file. Raises UserError."""
-    usual = "1" if ending_of(path) == ".conllu" else "0"
-    return usual if given is None else column_named(path, [row], given)
+    """The column of the words in a row of sentences. Raises UserError."""
+    if given is not None:
+        return column_named(path, [row], given)
+    if ending_of(path) in WITH_LISTS:
+        return _first_of(TOKENS, row)
+    return "1" if ending_of(path) == ".conllu" else "0"
 
 
-def texts_of(row: Row, names: Sequence[str] = TOKENS) -> tuple[str, ...]:
-    """The words or tags of a row: a list of texts. names: of its column. Raises UserError."""
-    name = next((name for name in names if name in row.cells), names[0])
+def tag_column(path: str, row: Row, given: str | None) -> str:
+    """The column of the tags in a row of sentences. Raises UserError."""
+    if given is not None:
+        return column_named(path, [row], given)
+    if ending_of(path) in WITH_LISTS:
+        return _first_of(TAGS, row)
+    return "3" if ending_of(path) == ".conllu" else list(row.cells)[-1]
+
+
+def _first_of(names: Sequence[str], row: Row) -> str:
+    return next((name for name in names if name in row.cells), names[0])
+
+
+def texts_of(row: Row, name: str) -> tuple[str, ...]:
+    """The words or tags of a row: the list of texts in this column. Raises UserError."""
     texts = row.value(name)
     good = isinstance(texts, list) and all(isinstance(t, str) and t.strip(BLANKS) for t in texts)
     need(good, f"{row.where}: column {name!r} must be a list of texts, not {str(texts)[:40]}")
@@ -162,7 +183,7 @@ def question_rows(path: str, *, advance: Advance = None, **how: Any) -> Iterator
 
 def _nested(path: str, advance: Advance) -> Iterator[Row]:
     """The questions of SQuAD's JSON, or of a list of its paragraphs (simpletransformers)."""
-    place = "data"
+    place, numbers = "data", count(1)
     try:
         top = json.loads(b"".join(read_chunks(Path(path), advance=advance)))
         articles = top["data"] if isinstance(top, dict) else [{"paragraphs": top}]
@@ -170,7 +191,8 @@ def _nested(path: str, advance: Advance) -> Iterator[Row]:
             for j, paragraph in enumerate(article["paragraphs"]):
                 for k, qa in enumerate(paragraph["qas"]):
                     place = f"data[{i}].paragraphs[{j}].qas[{k}]"
-                    yield Row(f"{path}, {place}", k + 1, qa | {"context": paragraph["context"]})
+                    cells = qa | {"context": paragraph["context"]}
+                    yield Row(f"{path}, {place}", next(numbers), cells)
     except (KeyError, TypeError, ValueError, RecursionError) as e:
         raise UserError(f"{path}: not SQuAD's layout at or after {place} ({e})", LAYOUT) from e
 
@@ -225,21 +247,26 @@ def answering_of(
 
 def read_own(options: FinetuneConfig, labels: tuple[str, ...] = ()) -> TaskData:
     """A task of the user's own files. Without a validation file, the validation examples are split
-    off, or with no share given, they are the training examples. labels: the classes, if those of
-    the files are not to decide. Raises UserError naming file and line."""
+    off. labels: the classes, if those of the files are not to decide. Raises UserError naming file
+    and line."""
     path, fraction = options.train_file or "", options.validation_fraction
     files = [file for file in (path, options.validation_file) if file is not None]
     kind = _kind_of_file(path) if options.problem_type == "auto" else options.problem_type
     name = _name_of(Path(path))
-    if kind in ("tagging", "answering"):
-        chosen(options.metrics, kind)
+    for option, usual in UNUSED.get(kind, {}).items():
+        need(getattr(options, option) in (None, usual), f"{option} is not for {kind}")
     if kind == "answering":
         parts: Any = (tuple(map(question_of, question_rows(file))) for file in files)
         task = answering_of(name, *parts, epochs=2, min_updates=MIN_UPDATES)
     elif kind == "tagging":
         word, tag = options.text_column, options.label_column
         parts = [read_sentences(file, word=word, tag=tag) for file in files]
-        task = tagging_of(name, parts[0], parts[-1], epochs=OWN_EPOCHS)
+        notes = tuple(
+            _about_columns(row, word_column(path, row, word), None, [tag_column(path, row, tag)])
+            for row in islice(sentence_rows(path), 1)
+        )
+        # Without a validation file the training file stands for both until it is split.
+        task = tagging_of(name, parts[0], parts[-1], epochs=OWN_EPOCHS, notes=notes)
     else:
         task = _texts(files, name, kind, options, labels)
     return validated(task if fraction is None else split(task, fraction, seed=options.seed))
@@ -334,8 +361,9 @@ def _label_of(row: Row, columns: list[str], wanted: str) -> Label | None:
     value = row.value(columns[0])
     written = _written(value)
     if written.startswith("[") and wanted in ("auto", "multilabel"):
-        with suppress(ValueError, SyntaxError):  # otherwise it is a name
-            value = ast.literal_eval(written)
+        for read in (json.loads, ast.literal_eval):
+            with suppress(ValueError, SyntaxError):  # otherwise it is a name
+                value = read(written)
     elif wanted == "multilabel" and isinstance(value, str) and written.lower() != "nan":
         value = [part for part in value.split("|") if part.strip()]
     given = value if isinstance(value, list) else [value]
@@ -365,7 +393,8 @@ def _kind_of(part: Part) -> Kind:
         two = whole and len(set(numbers)) == 2
         return "classification" if two or written else "regression"
     row, odd = part[numbers.index(None)]
-    # As written for people: 0,5 and 10.5 %.
+    # If every label is a number once commas and % are read (0,5 and 10.5 %), the odd ones are only
+    # written differently.
     written = [number_of(str(label).replace(",", ".").rstrip(" %")) for _, label in part]
     whole = all(n is None or n.is_integer() for n in written)
     numbers = numbers if None in written else written
@@ -413,7 +442,8 @@ class Classes:
         UserError."""
         held = label if isinstance(label, list) else [label]
         if self.kind != "multilabel":
-            need(held is not label, f"{row.where}: several labels. Give --problem-type multilabel")
+            fact = f"{row.where}: several labels"
+            need(isinstance(label, str), fact, "give --problem-type multilabel")
             return self.number(row, self.spelt(held[0])), ()
         marks = [value.lower() for value in held]
         if self.marked and len(marks) == len(self.own) and {*marks} <= MARKS.keys():

@@ -56,6 +56,7 @@ class Row:
         if not all(map(math.isfinite, values)):
             values = [math.nan] * len(values)  # nan has no order
         std = statistics.stdev(values) if len(values) > 1 and math.isfinite(values[0]) else None
+        # A value of its own is both best and worst.
         best, *_, worst = sorted([*values, values[0]], key=partial(rank, metric))
         names = ("task", "model", "train_examples", "validation_examples", "point")
         found: dict[str, Any] = {name: runs[0][name] for name in names} | {"seeds": len(values)}

@@ -144,6 +144,8 @@ def must_fit(options: FinetuneConfig, tasks: list[TaskData]) -> None:
         need(bool(classed), "class_weights is for classes and tags. No task has any")
         asked = "answering" in kinds and settings.frozen_encoder != "none"
         need(not asked, "frozen_encoder is not for questions")
+    tested = any(task.test for task in tasks) or not options.predict_test
+    need(tested, "predict_test: no task has a test set of GLUE (test.tsv)")
     if kinds - {"tagging", "answering"}:
         metrics.require()
 
@@ -166,20 +168,23 @@ def runs_of(options: FinetuneConfig, tasks: list[TaskData]) -> Iterator[Run]:
     of = {t.name: repr((t.kind, t.labels, t.train, t.validation, t.also)) for t in tasks}
     data = {name: text_hash(examples)[:16] for name, examples in of.items()}
     names = models_of(options)
-    # Nobody wants the model of a row that is only a comparison.
+    # Nobody wants the model of a row that is only a comparison. If only models with random weights
+    # are asked for, they are what the user wants.
     own = any(not name.startswith(PREFIXES) for name in names)
     for model in names:
         prefix, name = divided(model)
+        if prefix != BASELINE:
+            load_config(name, causal=True)  # of the Hub: now its cache knows the commit
         weights = model if prefix == BASELINE else prefix + content_of(name)
         wanted = prefix not in (PREFIXES if own else (BASELINE,))
         for task in (task for task in tasks if applies(model, task)):
-            its = {"weights": weights, "data": data[task.name]}
+            hashes = {"weights": weights, "data": data[task.name]}
             for point, settings in options.grid:
                 if prefix == FROZEN:
                     settings = probing(settings)
                 for seed in range(options.seed, options.seed + options.seeds):
                     saves = options.saves_model and wanted and seed == options.seed
-                    yield Run(model, task, seed, point, settings, its, options.folder, saves)
+                    yield Run(model, task, seed, point, settings, hashes, options.folder, saves)
 
 
 def probing(settings: FinetuneSettings) -> FinetuneSettings:
@@ -267,10 +272,10 @@ def run_all(
     updates = [0 if r.prefix in quick else expected_updates(r.task, r.settings) for r in todo]
     shown = Progress(sum(updates), title="finetune", unit="updates")
     with computing_with(threads), shown as progress:
-        for run, its in zip(todo, updates, strict=True):
+        for run, number in zip(todo, updates, strict=True):
 
-            def after(share: float, note: str, its: int = its) -> None:
-                progress.advance(its * share, note)
+            def after(share: float, note: str, number: int = number) -> None:
+                progress.advance(number * share, note)
 
             if run.prefix == BASELINE:
                 keep(run, done, shared, without_encoder(run))
@@ -318,8 +323,9 @@ def link_model(out: Path) -> list[Path]:
     """Links to the files of the only model in OUT/models, so that other libraries, too, load it by
     the folder's name. Returns the folders that name a model: OUT itself, or those of several."""
     for link in filter(Path.is_symlink, out.iterdir()):
-        link.unlink()
-    models = sorted((out / "models").glob("*"))
+        if link.readlink().parts[:1] == ("models",):  # the user's own stay
+            link.unlink()
+    models = sorted((out / "models").glob("[!.]*"))  # a kill has left the others
     if len(models) != 1:
         return models
     for file in models[0].iterdir():

@@ -55,9 +55,9 @@ def _labels(example: Any) -> tuple[Any, ...]:
     return labels if isinstance(labels, tuple) else (labels,)
 
 
-def first(names: Sequence[str]) -> str:
+def first(names: Sequence[str], most: int = SHOWN) -> str:
     """The first of many names."""
-    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 def parted(

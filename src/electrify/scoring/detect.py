@@ -147,7 +147,7 @@ def detect(
     tokens = min(most * length, slots)
     with nullcontext() if few else detector.computing(threads, tokens=tokens):
         found = of_tokens(detector, ids, numbers, length=length, most=most, slots=slots)
-    names = detector.tokenizer.original.convert_ids_to_tokens
+    names = detector.tokenizer.convert_ids_to_tokens
     return [
         joined(text, its, names(its["input_ids"]), p.tolist(), threshold)
         for text, its, p in zip(texts, encoded, found, strict=True)

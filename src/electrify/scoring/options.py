@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ..errors import need
 from ..exporting.places import model_in
@@ -44,7 +44,7 @@ class DetectConfig(Options):
         need(self.text is None or self.file is None, "TEXT and --file exclude each other")
 
 
-COLUMNS = ("text_column", "pair_column", "label_column")
+COLUMNS = ("text_column", "pair_column", "label_column", "header")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +69,9 @@ class EvaluateConfig(Options):
     """With --test-file: column of the second text [default: by its name]."""
     label_column: str | None = None
     """With --test-file: column of the label [default: by its name]."""
+    header: bool = True
+    """With --test-file: the first line of a csv or tsv names the columns. Otherwise they are
+    numbers from 0."""
     output_dir: str | None = None
     """Folder for blimp.json and blimp.md [default: the table is only printed]."""
     max_eval_samples: Count | None = None
@@ -95,9 +98,10 @@ class EvaluateConfig(Options):
         thread_count(self.threads)
 
     @property
-    def columns(self) -> dict[str, str]:
-        """Those that are named."""
-        return {name: its for name in COLUMNS if (its := getattr(self, name)) is not None}
+    def columns(self) -> dict[str, Any]:
+        """The options of columns that are given."""
+        given = {name: getattr(self, name) for name in COLUMNS}
+        return {name: value for name, value in given.items() if value not in (None, True)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,17 +30,17 @@ from torch import Tensor
 from ..architectures import exported_as
 from ..architectures.architecture import Architecture
 from ..errors import need
-from ..exporting.loading import load_config, load_tokenizer, load_weights, made_for, positions_of
+from ..exporting.loading import load_config, load_tokenizer, load_weights, made_for
 from ..exporting.places import metadata_of
 from ..finetuning.new_texts import Files
-from ..finetuning.output import done, must_be_ready, rounded, write_results
+from ..finetuning.output import After, done, must_be_ready, rounded, write_results
 from ..methods import class_at
 from ..onnx_models import Array, padded
 from ..text.tokenizer import tokenised
 from ..train.machine import choose_threads, computing_with, pick_device
 from ..values import given_texts
 from .options import ScoreConfig
-from .windows import After, Row, of_tokens, places
+from .windows import AfterTexts, Row, of_tokens, places
 
 Kind = Literal["mlm", "rtd", "electric"]
 SHORT = ("albert", "bert", "camembert", "deberta-v2", "distilbert", "electra", "modernbert")
@@ -67,8 +67,8 @@ class Scorer:
     kind: Kind
     model: Any
     tokenizer: Any
-    longest: int
-    """The most tokens that the model reads at once, including special ones."""
+    positions: int
+    """The most tokens of a sequence that the model was made for, including special ones."""
     architecture: Architecture | None = None
     """The architecture that reads the logits of a binary head; None for a masked language model."""
     short: bool = False
@@ -77,11 +77,6 @@ class Scorer:
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
-
-    @property
-    def positions(self) -> int:
-        """The most tokens of a sequence that the model was made for."""
-        return made_for(self.model)
 
     @property
     def width(self) -> int:
@@ -97,7 +92,7 @@ class Scorer:
         *,
         max_seq_length: int | None = None,
         batch_tokens: int = 8192,
-        after: After = lambda n: None,
+        after: AfterTexts = lambda n: None,
     ) -> list[TextScore]:
         """The score of each text and those of its tokens.
 
@@ -106,15 +101,15 @@ class Scorer:
             max_seq_length: Tokens of a window, special ones included [default: the model's
                 maximum].
             batch_tokens: Slots of a forward pass.
-            after: See `windows.After`.
+            after: See `windows.AfterTexts`.
 
         Raises:
             UserError: If scores are not finite numbers.
         """
         ids = [tokenised(self.tokenizer, text)["input_ids"] for text in given_texts(texts)]
         how: dict[str, Any] = {"singly": self.kind == "mlm", "slots": batch_tokens, "after": after}
-        longest = min(max_seq_length or self.longest, self.longest)
-        found = of_tokens(self, ids, self._score, length=longest, **how)
+        length = min(max_seq_length or self.positions, self.positions)
+        found = of_tokens(self, ids, self._score, length=length, **how)
         names = self.tokenizer.convert_ids_to_tokens
         return [
             TextScore(float(scores_T.sum()), tuple(names(own)), tuple(scores_T.tolist()))
@@ -189,10 +184,16 @@ def load_scorer(
     architecture: str | None = None,
     detects: bool = False,
 ) -> Scorer:
-    """The scorer for a folder or Hub id. Its kind follows from the model's head (electrify.json
-    tells energies from replaced-token logits). architecture: one's own, `module:Class`, which is
-    imported. detects: a folder that names no class is read by its replaced-token head
-    (Microsoft's DeBERTaV3).
+    """The scorer for a folder or Hub id. architecture: one's own, `module:Class`, which is
+    imported. detects: see the table.
+
+    | class in config.json        | kind                           | is loaded as         |
+    |-----------------------------|--------------------------------|----------------------|
+    | of an architecture's binary | rtd, or electric if            | that class           |
+    | head                        | electrify.json says energy     |                      |
+    | none, and `detects`         | rtd (Microsoft's DeBERTaV3)    | the same             |
+    | of its language-model head  | mlm                            | that class           |
+    | another, or none            | mlm                            | AutoModelForMaskedLM |
 
     Raises UserError if the weights of a head are missing, which the library would fill with random
     numbers, or if the tokenizer has no [MASK], [CLS] or [SEP].
@@ -242,7 +243,7 @@ def load_scorer(
     need(not lacking, f"{model}: its tokenizer has no {' and no '.join(lacking)}")
     loaded.to(place)
     short = kind == "mlm" and config.model_type in SHORT
-    return Scorer(model, kind, loaded, tokenizer, positions_of(loaded), reader, short=short)
+    return Scorer(model, kind, loaded, tokenizer, made_for(loaded), reader, short=short)
 
 
 # ------------------------------------------------------------------ files of texts
@@ -254,7 +255,6 @@ class TextScorer:
 
     reader: Scorer
     options: ScoreConfig
-    texts: int = 0
     bf16 = False
 
     @property
@@ -262,7 +262,6 @@ class TextScorer:
         return self.reader.device
 
     def __call__(self, examples: list[Any], after: After) -> list[dict[str, Any]]:
-        self.texts += len(examples)
         found = self.reader.token_scores(
             [example.text for example in examples],
             max_seq_length=self.options.max_seq_length,
@@ -287,6 +286,5 @@ def score_files(options: ScoreConfig) -> str:
     files = Files.of(options, pairs=False)
     files.check()
     scorer = load_scorer(options.model, device=options.device, architecture=options.architecture)
-    work = TextScorer(scorer, options)
-    write_results(options, files, work, title="score")
-    return done(options.output_file, work.texts, began)
+    write_results(options, files, TextScorer(scorer, options), title="score")
+    return done(options.output_file, files.texts, began)

@@ -18,7 +18,7 @@ from ..onnx_models import Array
 T = TypeVar("T")
 OVERLAP = 4
 """Windows share this part of their tokens with the next one: a quarter."""
-After = Callable[[float], None]
+AfterTexts = Callable[[float], None]
 """Called with how many more texts, or parts of texts, are done."""
 
 
@@ -45,7 +45,7 @@ def of_tokens(
     *,
     length: int,
     singly: bool = False,
-    after: After = lambda n: None,
+    after: AfterTexts = lambda n: None,
     **most: int,
 ) -> list[Array]:
     """The numbers of the tokens of each text.

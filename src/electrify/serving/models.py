@@ -101,7 +101,7 @@ class Alternatives:
         scorer = load_scorer(model)
         need(scorer.kind == "mlm", f"{model} has no language-model head")
         self.network, self.tokenizer = scorer.model, scorer.tokenizer
-        self.longest = min(scorer.longest, MOST_READ)
+        self.longest = min(scorer.positions, MOST_READ)
 
     @torch.inference_mode()
     def __call__(self, text: str, start: int, end: int) -> list[dict[str, Any]]:

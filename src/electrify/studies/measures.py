@@ -39,7 +39,7 @@ from ..scoring.blimp import judge, read_blimp
 from ..scoring.pll import load_scorer
 from ..scoring.word_substitution import COUNT, substitution_pairs
 from ..text.streams import read_text
-from ..values import plain_yaml
+from ..values import kinds, plain_yaml
 from .options import CompareConfig
 
 SUBSTITUTION = "substitution"
@@ -177,6 +177,7 @@ def measured(measure: Measure, model: Path, config: CompareConfig, out: Path) ->
         task=(measure.task,),
         data_dir=measure.folder,
         seeds=config.task_seeds,
+        save_model=False,
         settings=settings,
     )
     metric = examples.score_names[0]
@@ -217,21 +218,20 @@ class Score:
 
     def of(self, scores: Mapping[str, float], random: Mapping[str, float]) -> float:
         """The mean over the families of (score - floor) / (ceiling - floor), at least 0 for each
-        task: how far below its floor an encoder is says nothing of what it learnt.
+        task: how far below its floor an encoder is says nothing of what it learnt. 0 where random
+        weights reach the ceiling.
 
         Args:
             scores: of an encoder, by task.
             random: those of random weights.
         """
-        floors = {task: max(its, self.floors.get(task, its)) for task, its in random.items()}
-        means = (
-            statistics.fmean(
-                max(0.0, (scores[task] - floors[task]) / (ceiling - floors[task]))
-                for task, ceiling in ceilings.items()
-            )
-            for ceilings in self.families.values()
-        )
-        return statistics.fmean(means)
+
+        def share(task: str, ceiling: float) -> float:
+            floor = max(random[task], self.floors.get(task, random[task]))
+            return max(0.0, (scores[task] - floor) / (ceiling - floor)) if floor < ceiling else 0.0
+
+        families = (ceilings.items() for ceilings in self.families.values())
+        return statistics.fmean(statistics.fmean(share(*each) for each in of) for of in families)
 
 
 def read_score(file: str | None = None) -> Score:
@@ -239,10 +239,17 @@ def read_score(file: str | None = None) -> Score:
     from pydantic import TypeAdapter, ValidationError
 
     path = Path(file) if file else Path(__file__).with_name("score.yaml")
+    values = plain_yaml(read_text(path), str(path))
+    for name in set(values) - set(kinds(Score)):
+        raise UserError(f"{path}: no key {name!r}{nearest(name, kinds(Score))}")
     try:
-        score = TypeAdapter(Score).validate_python(plain_yaml(read_text(path), str(path)))
+        score = TypeAdapter(Score).validate_python(values)
     except ValidationError as e:
         raise UserError(f"{path} is not a score. Write families: {{NAME: {{TASK: 0.9}}}}") from e
     for name in score.floors.keys() - set(score.tasks):
         raise UserError(f"{path}: {name} has a floor and no family")
+    for ceilings in score.families.values():
+        for name in ceilings.keys() & score.floors.keys():
+            low = score.floors[name] < ceilings[name]
+            need(low, f"{path}: the floor of {name} must be below its ceiling, {ceilings[name]:g}")
     return score

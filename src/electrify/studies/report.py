@@ -19,11 +19,11 @@ import numpy as np
 from ..files import json_text
 from ..finetuning.report import markdown_table
 from ..progress import aligned, inert
-from . import statistics
+from . import intervals
 from .budgets import BASELINES, RANDOM
+from .intervals import Interval, mean_ranks, tasks_won
 from .measures import MEAN_RANK, Score
 from .options import UNITS, Equal, with_unit
-from .statistics import Interval, mean_ranks, tasks_won
 from .study import Result
 
 WON = "tasks won"
@@ -251,19 +251,22 @@ def _rows(values: Values, first: str) -> list[Row]:
     """A row for each value. The spread of seeds is that of all recipes with the same budget and
     task, and what is significant on a task is so together with all others (Holm)."""
     rows = list[Row]()
-    for kind, by_recipe in values.items():
+    for (budget, task, metric), by_recipe in values.items():
         seeds = {recipe: list(own.values()) for recipe, own in by_recipe.items()}
-        its = statistics.spreads(seeds)
+        spread = intervals.spreads(seeds)
         for recipe, own in by_recipe.items():
             lead: tuple[Interval | None, float] = None, 1.0
-            if recipe != first and first in seeds and kind[1] != HELD_OUT:
-                lead = statistics.difference(seeds[recipe], seeds[first], its[recipe], its[first])
-            rows.append(Row(recipe, *kind, own, statistics.mean(seeds[recipe], its[recipe]), *lead))
+            if recipe != first and first in seeds and task != HELD_OUT:
+                lead = intervals.difference(
+                    seeds[recipe], seeds[first], spread[recipe], spread[first]
+                )
+            mean = intervals.mean(seeds[recipe], spread[recipe])
+            rows.append(Row(recipe, budget, task, metric, own, mean, *lead))
     together = defaultdict[tuple[str, float, str], dict[str, float]](dict)
     for row in (row for row in rows if row.difference):
         kind = row.task if row.task in MEANS else "tasks"
         together[row.recipe, row.budget, kind][row.task] = row.chance
-    certain = {(*key[:2], task) for key, of in together.items() for task in statistics.holm(of)}
+    certain = {(*key[:2], task) for key, of in together.items() for task in intervals.holm(of)}
     return [replace(r, significant=(r.recipe, r.budget, r.task) in certain) for r in rows]
 
 
@@ -284,17 +287,17 @@ def _ranked(tasks: Sequence[BySeed], budget: float, first: str) -> Iterator[Row]
         against = name != first and first in scores
         if ranks:
             by_seed = {seed: of[name] for seed, of in ranks.items()}
-            mean = statistics.mean([*by_seed.values()])
+            mean = intervals.mean([*by_seed.values()])
             leads = [of[name] - of[first] for of in ranks.values()] if against else []
-            lead = statistics.mean(leads) if leads else None  # those of one seed are paired
+            lead = intervals.mean(leads) if leads else None  # those of one seed are paired
             certain = bool(lead and lead.excludes(0))
             yield Row(name, budget, MEAN_RANK, "rank", by_seed, mean, lead, significant=certain)
         seeds = shared([scores[name], scores[first]]) if against else []
         if len(seeds) > 1:  # of one seed it would look like a result
             won = {seed: tasks_won(scores[name][seed], scores[first][seed]) for seed in seeds}
-            mean, of = statistics.mean([*won.values()]), f"of {len(tasks)}"
+            mean, metric = intervals.mean([*won.values()]), f"of {len(tasks)}"
             certain = mean.excludes(len(tasks) / 2)
-            yield Row(name, budget, WON, of, won, mean, significant=certain)
+            yield Row(name, budget, WON, metric, won, mean, significant=certain)
 
 
 def shared(by_seed: Iterable[Mapping[int, Any]]) -> list[int]:
@@ -317,13 +320,13 @@ def _curves(table: Table) -> Iterator[Curve]:
             for (ours, theirs), its in zip(pairs, seeds, strict=True)
         ]
         score = pairs[-1][1].mean.value
-        reaches = statistics.reached(budgets, [[*a.by_seed.values()] for a, _ in pairs], score)
+        reaches = intervals.reached(budgets, [[*a.by_seed.values()] for a, _ in pairs], score)
         yield Curve(
             recipe,
             task,
             leads=list(map(fmean, leads)),
             seeds=max(map(len, leads)),
-            crosses=statistics.crossing(budgets, leads),
+            crosses=intervals.crossing(budgets, leads),
             score=score,
             reached=reaches,
             times=budgets[-1] / max(reaches.value, budgets[0]),

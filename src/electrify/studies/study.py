@@ -13,7 +13,7 @@ import json
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -244,9 +244,5 @@ def read_results(out: Path) -> dict[Key, Result]:
 def record(out: Path, results: dict[Key, Result], new: Result) -> None:
     """Joins a result with what is known of its encoder, and writes all of them."""
     results[new.key] = merged(results.get(new.key), new)
-    write_results(out, results.values())
-
-
-def write_results(out: Path, results: Iterable[Result]) -> None:
-    """Writes results.jsonl, whole or not at all."""
-    write(out / RESULTS, "".join(json_text(asdict(result)) + "\n" for result in results))
+    lines = (json_text(asdict(result)) + "\n" for result in results.values())
+    write(out / RESULTS, "".join(lines))

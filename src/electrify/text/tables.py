@@ -407,7 +407,7 @@ def _lower(rows: Sequence[Row]) -> dict[str, str]:
 def _label_column(path: str, rows: Sequence[Row], texts: tuple[str | None, ...]) -> str:
     flag = "--label-column (several labels, each in a column of 0 and 1, as --label-column a,b,c)"
     free = {name for name, column in _lower(rows).items() if column not in texts}
-    plain = LABEL_COLUMNS if free & {*LABEL_COLUMNS} else SCORES
+    plain = LABEL_COLUMNS if free & {*LABEL_COLUMNS} else LABEL_COLUMNS + SCORES
     found = _among(path, rows, plain, flag, but=texts)
     if [name.lower() for name in found] == ["label", "label_text"]:
         return found[1]  # the names of the classes whose numbers are in the other column

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from electrify.studies.statistics import (
+from electrify.studies.intervals import (
     crossing,
     difference,
     holm,
