@@ -24,7 +24,7 @@ from batches import (
     sequences_of,
 )
 from electrify.corruption.choosing import Chooser, count, rarity, wanted
-from electrify.model.costs import Share
+from electrify.model.costs import MovingShare
 from electrify.recipe import Corruption
 from electrify.text.options import PrepareConfig
 from electrify.text.tokenizer import save_trained, word_edges
@@ -194,7 +194,7 @@ def test_the_share_falls_during_the_run(progress: float, number: int) -> None:
     first = draws_of(tokens)
     draws = replace(first, progress=torch.tensor(progress))
     assert len(at_of(c, tokens, draws)) == number
-    assert isinstance(c.share, Share)
+    assert isinstance(c.share, MovingShare)
     assert c.share.at(progress) * 40 == pytest.approx(number)
     assert chooser(0.3).share == 0.3
     plan = c.plan(tokens, draws, fixed=True)
