@@ -2,7 +2,7 @@
 the exported folders.
 
     RUN/run.json          what the run is (recipe, corpus) and what it was made with; written first
-        config.yaml       the resolved recipe, for people and for `export`
+        config.yaml       the resolved recipe, for people, `export`, and to go on without options
         tokenizer/        a copy of the corpus's
         metrics.jsonl     log.py
         checkpoint-N/     checkpoint.py
