@@ -84,7 +84,7 @@ def test_a_signal_at_the_end_of_a_first_stage(small_data, both_stages, tmp_path)
     words = pretrain_words(small_data, tmp_path / "run", **STAGES)
     said = run(words, tmp_path, fault="term@electrify.train.loop:Run.evaluate@2", expect=SAVED)
     assert "stopped and saved at step 4" in said.splitlines()[-1]
-    assert not (tmp_path / "run" / "config.yaml").exists()
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
     run(words, tmp_path)
     same_ending(both_stages, tmp_path / "run", step=6)
 
