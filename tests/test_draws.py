@@ -164,3 +164,10 @@ def test_from_sequences_by_hand():
     assert tokens.segment_T.tolist() == [0] * 12
     assert (tokens.num_rows, tokens.row_length) == (3, 4)
     assert {getattr(tokens, f).dtype for f in FIELDS} == {torch.long}
+
+
+def test_some_rows_of_a_batch_keep_what_packed_kernels_need():
+    ids_T = torch.arange(12)
+    tokens = Tokens(ids_T, ids_T // 2, ids_T % 2, ids_T * 0, row_length=4, runs=9)
+    own = tokens.rows(1, 3)
+    assert (own.ids_T.tolist(), own.runs, own.num_rows) == ([*range(4, 12)], 9, 2)

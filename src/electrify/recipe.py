@@ -207,8 +207,8 @@ class Corruption(_Chosen):
     """Probability that a position is masked: uniform, or proportional to minus the logarithm of the
     token's frequency in the corpus."""
     clean_rate: BelowOne = 0.0
-    """Share of sequences left uncorrupted. With --term-weights sentence=W, a head on [CLS] detects
-    corrupted sequences."""
+    """Share of sequences left uncorrupted. If --term-weights has one for `sentence`, a head on
+    [CLS] detects corrupted sequences."""
     temperature: Positive = 1.0
     """Temperature at which the generator samples."""
     temperature_end: Positive | None = None
@@ -260,8 +260,8 @@ class Objective(_Chosen):
     """With --objective corrective: the same for a share of the run at its end. The exported
     corrector/ is then a masked language model. The RTD head is not trained in that part."""
     contrast_rows: Natural = 0
-    """With --objective corrective and --term-weights contrast=W: find the crop of each sequence
-    among those of this many consecutive rows (COCO-LM)."""
+    """With --objective corrective, if --term-weights has one for `contrast`: find the crop of each
+    sequence among those of this many consecutive rows (COCO-LM)."""
     contrast_temperature: Annotated[float, Ge(0.001), Le(1000)] = 1.0
     """With --objective corrective: temperature of the contrast."""
     crop_share: Inside = 0.9

@@ -96,8 +96,8 @@ def _needs(recipe: Recipe, given: Collection[str]) -> Iterator[str]:
         (t.generator_steps, "generator_steps", ("discriminator_start",)),
     ):
         for name in names if not works else ():
-            its_own = values[name] != DEFAULTS[name]
-            if name in given if name in _CARRIED else its_own:
+            is_set = name in given if name in _CARRIED else values[name] != DEFAULTS[name]
+            if is_set:
                 yield f"{name} {values[name]} needs {what}"
 
 

@@ -26,7 +26,6 @@ from ..model.costs import MovingShare
 from ..tokens import SpecialIds, Tokens, WordEdges, per_sequence
 
 P = TypeVar("P", bound="Plan")
-V = TypeVar("V")
 
 # A list of fixed length has SPARE times the expected number of places, STEP times as many if a
 # batch needs them, and always a multiple of WHOLE.

@@ -313,6 +313,16 @@ def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
     write(folder / FACTS, json.dumps(facts, indent=1, sort_keys=True) + "\n")
 
 
+def write_recipe(job: Job) -> None:
+    """config.yaml, which names no folder of this machine: folders are relative to the run."""
+    near = {}
+    for name, start in starts_of(job.recipe).items():
+        if os.path.isdir(start):
+            path = os.path.relpath(os.path.realpath(start), os.path.realpath(job.folder))
+            near[f"init_{name}"] = path if path.startswith("..") else f"./{path}"
+    write(job.folder / CONFIG, dump(override(job.recipe, near)))
+
+
 def begin(run: Run, facts: Mapping[str, Any]) -> None:
     """Writes what a run has at its head: what ran, and enough to export without DATA."""
     job = run.job
@@ -350,13 +360,3 @@ def announcement(run: Run, then: Mapping[str, Any], *, parameters: int) -> Itera
     yield f"{parameters / 1e6:.1f} M parameters, {rows}, batches of {batches}, {epochs}{goes_on}"
     if run.settings.eval_steps and not run.data.validated(run.settings.eval_rows):
         yield f"warning: nothing is validated: {NONE_HELD_OUT}"
-
-
-def write_recipe(job: Job) -> None:
-    """config.yaml, which names no folder of this machine: folders are relative to the run."""
-    near = {}
-    for name, start in starts_of(job.recipe).items():
-        if os.path.isdir(start):
-            path = os.path.relpath(os.path.realpath(start), os.path.realpath(job.folder))
-            near[f"init_{name}"] = path if path.startswith("..") else f"./{path}"
-    write(job.folder / CONFIG, dump(override(job.recipe, near)))
